@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import tyro
 from tqdm import tqdm
 
+from engram.app.options import writable
 from engram.core.arrays import positive_int
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.paths import at_home
 from engram.core.statistics import Rate, wilson
 from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.rewards.goal import kind_of
@@ -75,7 +77,9 @@ def goals_of(experience: Path) -> list[Goal]:
     reader, found = ExperienceReader(experience), []
     for info in tqdm([one for one in reader.catalogue() if one.judged], unit="goal", disable=None):
         steps = reader.episode(info.number)
-        helped = sum(step.intervention for step in steps) / max(1, len(steps))
+        if not steps:  # the store let go of it meanwhile: nobody can tell who drove
+            continue
+        helped = sum(step.intervention for step in steps) / len(steps)
         found.append(
             Goal(info.number, kind_of(info.instruction), info.policy_version, info.success and not helped, helped)
         )
@@ -114,6 +118,8 @@ def plot(config: PlotConfig) -> int:
     folder = (config.folder or keys_folder(config.robot).with_name("learner")).expanduser()
     if not experience_file(folder / EXPERIENCE).is_file():
         raise InvalidInputError(f"PlotConfig.folder: {folder} holds no experience of a learner or of a practice")
+    output = writable("PlotConfig.output", config.output) or config.output
+    _check_new(config.tensorboard)
     every = goals_of(folder / EXPERIENCE)
     kinds = sorted({goal.kind for goal in every})
     if config.kind and config.kind not in kinds:
@@ -122,7 +128,7 @@ def plot(config: PlotConfig) -> int:
     if not goals:
         raise InvalidInputError(f"PlotConfig.folder: {folder} holds no goal that has ended")
     points = [] if config.kind else measured(folder)  # of all goals
-    draw(config.output.expanduser(), goals, points, config.window)
+    draw(output, goals, points, config.window)
     if config.tensorboard is not None:
         write_scalars(config.tensorboard.expanduser(), goals, config.window)
     told = {
@@ -172,13 +178,24 @@ def write_scalars(folder: Path, goals: Sequence[Goal], window: int) -> None:
     """Write the curve for TensorBoard; a step is a goal."""
     from torch.utils.tensorboard import SummaryWriter  # slow to import
 
-    if folder.exists() and any(folder.iterdir()):
-        raise InvalidInputError(f"PlotConfig.tensorboard: {folder} holds other files; name a new folder")
     with SummaryWriter(str(folder)) as out:
         curve = rates([goal.success for goal in goals], window)
         for goal, rate in zip(goals, curve, strict=True):
             out.add_scalar(f"success of the last {window}", rate.rate, goal.number)
             out.add_scalar("helped steps", goal.helped, goal.number)
+
+
+def _check_new(folder: Path | None) -> None:
+    """Make the ``folder`` for TensorBoard; raises InvalidInputError if that holds files."""
+    if folder is None:
+        return
+    folder = at_home(folder)
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InvalidInputError(f"PlotConfig.tensorboard: {folder} holds other files; name a new folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"PlotConfig.tensorboard: {folder} cannot be written: {error.strerror}") from None
 
 
 def _either(names: Sequence[str]) -> str:

@@ -25,7 +25,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from engram.app.commands import require_benchmarks
+from engram.app.options import writable
 from engram.core.errors import EngramError, unknown_name
+from engram.core.paths import at_home
 from engram.core.provenance import digest
 from engram.core.statistics import Rate, mean_rate, wilson
 
@@ -331,14 +333,26 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
 """Part -> its measurements."""
 
 
-_ROOMS = ("benchmarks", "core", "learning", "memory", "nodes", "perception", "policies", "sim", "validation")
+_ROOMS = [
+    "app",
+    "benchmarks",
+    "core",
+    "learning",
+    "memory",
+    "nodes",
+    "perception",
+    "policies",
+    "runtime",
+    "sim",
+    "validation",
+]
 CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "memory/*.json", "policies/checkpoints/**/*")
 """What a finished measurement depends on."""
 
 
 def _acts(policy: str) -> str:
     """Return the fingerprint of ``policy``, a folder or name=folder; "" for what is none: a measurement says so."""
-    folder = Path(policy.partition("=")[2] or policy)
+    folder = at_home(policy.partition("=")[2] or policy)
     if not folder.is_dir():
         return ""
     from engram.policies.checkpoint import fingerprint  # torch: only where it is needed
@@ -379,6 +393,7 @@ def prove(config: ProveConfig) -> int:
     if config.part not in PARTS:
         raise unknown_name("part to prove", config.part, PARTS)
     require_benchmarks()
+    output = writable("ProveConfig.output", config.output)
     figures: list[Figure] = []
     broken: list[str] = []
     if config.work is not None:
@@ -395,7 +410,6 @@ def prove(config: ProveConfig) -> int:
     Console(stderr=True, width=150).print(judged(figures))
     for figure in figures:
         print(json.dumps(asdict(figure)))
-    if config.output is not None:
-        config.output.parent.mkdir(parents=True, exist_ok=True)
-        config.output.write_text(json.dumps([asdict(f) for f in figures], indent=1) + "\n")
+    if output is not None:
+        output.write_text(json.dumps([asdict(f) for f in figures], indent=1) + "\n")
     return int(bool(broken) or any(f.met is False for f in figures))

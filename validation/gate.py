@@ -139,9 +139,10 @@ class Gate:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Tasks on which more pairs are wanted: those that are not shown yet; all, while safety alone is not."""
+        """Tasks on which more pairs are wanted: those that are not shown yet; all, where none of them is left and it is
+        not shown yet that the candidate is safe, or that it acts."""
         left = [seen for seen in self.tasks.values() if seen.pairs < self.config.budget]
-        if all(seen.not_worse for seen in self.tasks.values()) and not self._is_safe():
+        if all(seen.not_worse for seen in self.tasks.values()) and not (self._is_safe() and self.acts):
             return tuple(seen.task for seen in left)
         return tuple(seen.task for seen in left if not seen.not_worse)
 

@@ -22,6 +22,8 @@ LOCAL = "local"
 """Address of a Ray that is started here, with as many workers as there are to be."""
 STORE_BYTES = 200_000_000
 """Memory of a Ray that is started here, for what travels: policies of some megabytes."""
+DRIVES = "drives/model.safetensors"
+"""Where weights lie that replace the folder's own: beside its files, which say how the policy acts."""
 CONNECT_S = 10.0
 """Longest wait for somebody who listens [s]."""
 Files = dict[str, bytes]
@@ -95,7 +97,7 @@ def _pack(who: Contender) -> Files:
         return {}
     folder = Path(who.checkpoint)
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    return files | ({"drives.safetensors": Path(who.weights).read_bytes()} if who.weights else {})
+    return files | ({DRIVES: Path(who.weights).read_bytes()} if who.weights else {})
 
 
 def _run(environment: str, files: Files, function: Callable[..., Any], who: Contender, *rest: Any, **more: Any) -> Any:
@@ -104,7 +106,7 @@ def _run(environment: str, files: Files, function: Callable[..., Any], who: Cont
         raise EngramError(f"{socket.gethostname()} has other code, MuJoCo or assets: install the same Engram there")
     if files:
         folder = _unpacked(who.key, files)
-        weights = str(folder / "drives.safetensors") if who.weights else ""
+        weights = str(folder / DRIVES) if who.weights else ""
         who = replace(who, checkpoint=str(folder), weights=weights)
     return function(who, *rest, **more)
 

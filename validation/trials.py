@@ -19,12 +19,16 @@ import mujoco
 import numpy as np
 
 from engram.core.contracts import Policy
-from engram.core.provenance import digest
+from engram.core.errors import WeightsError
+from engram.core.provenance import digest, source_digest
+from engram.core.registry import is_spec, split_options
 from engram.core.types import ActionChunk, JointCommand, MemoryTokens, Observation, OracleOutcome
 from engram.learning.experience.database import Database
+from engram.runtime.factories import policy_folder
 from engram.runtime.loop import Runtime
 from engram.sim.gap_world import GapWorld, gap_pipeline
 from engram.sim.gaps import Gap, deviated, get_gap, varied
+from engram.sim.tasks import task_class
 from engram.sim.world import WorldConfig
 
 FIRST_SEED = 80_000
@@ -37,6 +41,8 @@ WAITING = "no_command"
 """Why the safety filter holds when nobody asks for a motion: no fault of the policy's."""
 ROOMS = ("core", "memory", "perception", "policies", "runtime", "sim")
 """What an episode goes through."""
+SHIPPED = ("engram.", "builtins")
+"""How the modules of classes begin that a user does not write."""
 SCHEMA = """CREATE TABLE trials (
     weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach INTEGER, steps INTEGER,
     progress REAL, PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
@@ -125,13 +131,24 @@ class TrialStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._database = Database(folder / "trials.sqlite", SCHEMA, 2, {1: f"DROP TABLE trials;{SCHEMA}"})
         self.on, self.environment = on, environment_digest(on)
+        self._own: dict[str, str] = {}  # task of the user's -> the environment with its source
+
+    def _environment_of(self, task: str) -> str:
+        """Return what results of ``task`` are kept under: what was found before a user edited a task is not known."""
+        name = task.partition("@")[0]
+        if not is_spec(split_options(name)[0]):
+            return self.environment
+        if name not in self._own:
+            written = [kind for kind in task_class(name).__mro__ if not kind.__module__.startswith(SHIPPED)]
+            self._own[name] = f"{self.environment}-{source_digest(written)}"
+        return self._own[name]
 
     def get(self, who: Contender, task: str, seed: int) -> Trial | None:
         """Return what came of this trial, if it was run."""
         where = "weights = ? AND environment = ? AND task = ? AND seed = ?"
         found = self._database.execute(
             f"SELECT success, breach, steps, progress FROM trials WHERE {where}",
-            (who.key, self.environment, task, seed),
+            (who.key, self._environment_of(task), task, seed),
         ).fetchone()
         return (
             None if found is None else Trial(task, seed, bool(found[0]), bool(found[1]), int(found[2]), float(found[3]))
@@ -140,7 +157,7 @@ class TrialStore:
     def put(self, who: Contender, trial: Trial) -> None:
         """Keep a result; it is durable when this returns."""
         self._database.begin()
-        row = (who.key, self.environment, *astuple(trial))
+        row = (who.key, self._environment_of(trial.task), *astuple(trial))
         self._database.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._database.commit()
 
@@ -216,6 +233,20 @@ def _ready(who: Contender, limits: float) -> tuple[Runtime, GapWorld]:
         loaded = load_policy(who.checkpoint)
         if who.weights:
             loaded.load_weights(Path(who.weights), who.sha256)
+        _check_unchanged(who)
         policy = follow(loaded)
     world = GapWorld(Gap(limits=limits), WorldConfig(depth=policy.reads_context))
     return make_runtime(policy, world, pipeline=gap_pipeline(world)), world
+
+
+def _check_unchanged(who: Contender) -> None:
+    """Raise WeightsError where the files of ``who`` are no longer those that its results are kept under."""
+    from engram.policies.checkpoint import WEIGHTS, fingerprint, sha256
+
+    folder = policy_folder(who.checkpoint)
+    weights = Path(who.weights) if who.weights else folder / WEIGHTS
+    if sha256(weights) != who.sha256 or (who.settings and fingerprint(folder) != who.settings):
+        raise WeightsError(
+            f"{weights if who.weights else folder}: its files have changed since the validation began, as while it is "
+            f"trained (weights {sha256(weights)[:12]}, expected {who.sha256[:12]}); validate a copy"
+        )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import cma
@@ -86,14 +86,20 @@ class WorstCases:
 
     def of(self, task: str, on: str) -> list[WorstCase]:
         """Return the cases of ``task`` on robots like ``on``, oldest first."""
-        return [case for case in self._cases if (case.task, case.on) == (task, on)]
+        return [case for case in self._cases if (case.task, case.on) == (task, located(on))]
 
     def add(self, case: WorstCase) -> None:
         """Keep ``case``; it is durable when this returns. The same place is kept once."""
+        case = replace(case, on=located(case.on))
         if any(case.place == known.place for known in self.of(case.task, case.on)):
             return
         self._cases.append(case)
         write_atomic(self._path, json.dumps([asdict(one) for one in self._cases], indent=1).encode())
+
+
+def located(on: str) -> str:
+    """Return ``on``, a gap's file with its whole path: it is the same from every folder, and another robot's is not."""
+    return str(Path(on).expanduser().resolve()) if on.endswith(".json") else on
 
 
 def find_worst(who: Contender, task: str, on: str, run: Run, episodes: int) -> WorstCase | None:

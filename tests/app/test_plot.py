@@ -8,6 +8,7 @@ import pytest
 
 from engram.app.cli import main
 from engram.app.plot import MEASURED, Goal, goals_of, rates
+from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import episode
 
@@ -33,6 +34,14 @@ def test_goals_tell_kind_version_outcome_and_help(learner):
     *rest, last = goals_of(learner / "experience")
     assert rest == [Goal(1, "in", "v1", False, 0.0), Goal(2, "in", "v1", False, 0.75), Goal(3, "in", "v2", True, 0.0)]
     assert last.kind == "pressed"
+
+
+def test_an_episode_that_the_store_let_go_of_meanwhile_counts_for_nobody(learner, monkeypatch):
+    """Read without its steps it would be a success of the weights alone: nobody would have helped."""
+    known = goals_of(learner / "experience")
+    read = ExperienceReader.episode
+    monkeypatch.setattr(ExperienceReader, "episode", lambda self, number: [] if number == 2 else read(self, number))
+    assert goals_of(learner / "experience") == [goal for goal in known if goal.number != 2]
 
 
 def test_a_point_is_the_mean_of_the_goals_before_it():
@@ -61,6 +70,8 @@ def test_the_picture_names_what_it_shows(learner, tmp_path, capsys):
         (["--output", "curve.jpg"], "--output: curve.jpg, expected a file that ends with .svg or .png or .pdf"),
         (["--kind", "on"], "--kind: 'on', the goals there are of in or pressed"),
         (["--window", "0"], "--window: 0, expected"),
+        (["--output", "/dev/null/curve.svg"], "--output: /dev/null/curve.svg cannot be written: "),
+        (["--tensorboard", "/dev/null/board"], "--tensorboard: /dev/null/board cannot be written: "),
     ],
 )
 def test_what_cannot_be_drawn_is_named(learner, words, told, capsys):

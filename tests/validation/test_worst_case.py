@@ -169,3 +169,16 @@ def test_a_contender_is_tried_within_the_limits_of_the_gap():
         runtime, _ = _ready(still, get_gap(on).limits)
         used.append(runtime.pipeline.filter.config.velocity_fraction)
     assert used == [0.3, 1.0]
+
+
+def test_cases_of_a_gap_file_are_found_by_any_of_its_paths_and_are_not_another_robots(tmp_path, monkeypatch):
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    cases = WorstCases(tmp_path)
+    cases.add(replace(CASE, on="gap.json"))
+    cases.add(replace(CASE, on=str(tmp_path / "here" / "gap.json")))
+    for path in ("gap.json", "./gap.json", str(tmp_path / "here" / "gap.json")):
+        assert len(WorstCases(tmp_path).of(CASE.task, path)) == 1
+    monkeypatch.chdir(tmp_path / "there")
+    assert WorstCases(tmp_path).of(CASE.task, "gap.json") == []
