@@ -145,6 +145,12 @@ def _command(words: list[str]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        raise
+    except OSError as error:  # a full disk, a folder that may not be written: nothing of ours is wrong
+        reason = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else error
+        print(f"engram {name}: {reason}", file=sys.stderr)
+        return 1
 
 
 def config_type(command: Command) -> Any:
@@ -160,10 +166,12 @@ def config_type(command: Command) -> Any:
 def _run(name: str, words: list[str]) -> int:
     import tyro
 
+    from engram.app.options import with_home
+
     command = COMMANDS[name]
     function = getattr(import_module(command.module), command.function)
     asked, flags = config_type(command), (tyro.conf.FlagCreatePairsOff,)
-    config = tyro.cli(asked, args=words, prog=f"engram {name}", config=flags)
+    config = with_home(tyro.cli(asked, args=words, prog=f"engram {name}", config=flags))
     try:
         return int(function(config) or 0)
     except InvalidInputError as error:

@@ -7,16 +7,15 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Console
 
-from engram.app.options import chosen
+from engram.app.options import chosen, writable
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.provenance import commit, machine
-from engram.core.registry import make_robot
+from engram.core.registry import is_spec, make_robot
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.training.train_config import TrainConfig
@@ -34,12 +33,14 @@ SCRIPTED: dict[str, tuple[str, ...]] = {
     "guess": ("world",),
     "oracle_state": ("execute_steps",),
 }
-"""What ``engram eval`` runs other than a policy, and the options that each of them takes; a policy takes all."""
+"""What ``engram eval`` runs other than a policy, and the options that each of them takes; a checkpoint takes all."""
 WAYS = (
     *("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "randomise_looks", "world"),
     "detector",
 )
 """The options of ``engram eval`` that change how a policy is run."""
+REPLANNING = ("execute_steps", "ensemble", "adaptive_m")
+"""Those of them that a Policy of one's own does not take: it says itself how its chunks follow one another."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def evaluate(config: EvalConfig) -> int:
     _check_options(config)
     robot = make_robot(config.robot)
     tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
-    path = _writable(config.output)
+    path = writable("EvalConfig.output", config.output)
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
         guess = config.policy == "guess"
@@ -132,7 +133,8 @@ def evaluate(config: EvalConfig) -> int:
 
 def _check_options(config: EvalConfig) -> None:
     """Raise InvalidInputError for options that would have no effect, or cannot be had."""
-    taken = SCRIPTED.get(config.policy, WAYS)
+    own = tuple(name for name in WAYS if name not in REPLANNING)
+    taken = SCRIPTED.get(config.policy, own if is_spec(config.policy) else WAYS)
     idle = [name for name in chosen(config, WAYS) if name not in taken]
     why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
     if not idle and config.swap:
@@ -144,20 +146,6 @@ def _check_options(config: EvalConfig) -> None:
         raise InvalidInputError(f"{', '.join(idle)}: would change nothing: {why}")
     if config.execute_steps < 0:
         raise InvalidInputError(f"EvalConfig.execute_steps: {config.execute_steps}, expected 0 or more")
-
-
-def _writable(output: str) -> Path | None:
-    """Create the file ``output`` and return it, so that a missing folder is found before the evaluation and not
-    after it."""
-    if not output:
-        return None
-    path = Path(output).expanduser()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    except OSError as error:
-        raise InvalidInputError(f"output {output!r}: cannot be written: {error}") from None
-    return path
 
 
 def record(config: RecordConfig) -> int:

@@ -15,7 +15,9 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from engram.app.options import writable
 from engram.core.errors import InvalidInputError
+from engram.core.paths import at_home
 from engram.core.provenance import commit
 from engram.core.registry import make_robot
 from engram.core.robot import PANDA_2F85, RobotConfig
@@ -80,16 +82,16 @@ def _output(config: IdentifyConfig, robot: RobotConfig) -> Path:
     """Return the file for the gap of ``robot``.
 
     Raises:
-        InvalidInputError: it is that of the learner's gate, which simulates another robot.
+        InvalidInputError: it is that of the learner's gate, which simulates another robot; or it cannot be written.
     """
     from engram.validation.following import GAP
     from engram.validation.of_learner import GATE
 
     gates = None if config.learner is None else config.learner.expanduser() / GATE / GAP
-    output = gates or Path(GAP) if config.output is None else config.output.expanduser()
+    output = gates or Path(GAP) if config.output is None else at_home(config.output)
     if robot is not PANDA_2F85 and gates is not None and output.resolve() == gates.resolve():
         raise InvalidInputError(
             f"IdentifyConfig.output: the learner's gate reads {output} for the {PANDA_2F85.name} that it simulates; "
             f"name another file for the gap from {config.robot}"
         )
-    return output
+    return writable("IdentifyConfig.output", output) or output

@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -76,7 +77,8 @@ def run_apart[T](
     ``check`` is called every half second; what it raises ends the process, and is raised.
 
     Raises:
-        EngramError: the process died, by a signal or for want of memory; or what ``function`` raised.
+        EngramError: the process died, by a signal or for want of memory; or what ``function`` raised, another
+            exception by its text.
     """
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe(duplex=False)
@@ -104,6 +106,10 @@ def _answer(there: Connection, parent: int, niceness: int, function: Callable[..
         there.send((True, function(*args)))
     except EngramError as error:
         there.send((False, error))
+    except Exception as error:  # noqa: BLE001 - whatever it is: not every one can be sent as it is
+        if not isinstance(error, OSError):  # one of ours, that somebody has to find
+            traceback.print_exc()
+        there.send((False, EngramError(f"a worker process failed: {type(error).__name__}: {error}")))
 
 
 def _begin(parent: int, niceness: int) -> None:

@@ -69,5 +69,5 @@ class WriterLock:
         except BlockingIOError:
             holder = os.read(file, 32).decode(errors="replace").strip() or "unknown"
             raise StoreLockedError(
-                f"{self._store}: already being written by process {holder}; a store has one writer at a time"
+                f"{self._store}: already being written by process {holder}; one process at a time writes there"
             ) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module, resources
 from pathlib import Path
@@ -17,8 +19,17 @@ from lerobot.processor.converters import (
     transition_to_policy_action,
 )
 from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
+from safetensors import SafetensorError
 
-from engram.core.errors import DAMAGED, InvalidInputError, UnknownNameError, WeightsError, unknown_name
+from engram.core.errors import (
+    DAMAGED,
+    EngramError,
+    InvalidInputError,
+    UnknownNameError,
+    WeightsError,
+    unknown_name,
+)
+from engram.core.paths import at_home
 from engram.core.types import Lineage
 from engram.policies.checkpoint import CARD, WEIGHTS, load_weights, read_weights, sha256
 from engram.policies.lerobot import processor_engram_vla  # noqa: F401 - registers our steps
@@ -27,6 +38,7 @@ from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lineage import lineage_of
+from engram.policies.normalization import check_scaled, check_statistics
 from engram.policies.source import Source
 
 OWN = ("engram_vla", "engram_backbone")
@@ -55,7 +67,8 @@ def open_policy(name: str | Path) -> Opened:
         UnknownNameError: nothing of these, with the shipped ones; or of a type that LeRobot does not know, with those
             it knows.
         InvalidInputError: a policy of a kind that cannot be run.
-        WeightsError: there is no configuration or processor, or the weights do not fit.
+        WeightsError: there is no configuration or processor, the weights do not fit, or the statistics of its
+            normalisation do not.
     """
     if _is_on_hub(str(name)):
         _check_on_hub(str(name))
@@ -103,7 +116,13 @@ def _open_own(source: Source) -> tuple[NetworkPolicy, Any, Any]:
 
         policy = EngramBackbonePolicy(config)
     policy.load_state_dict(read_weights(source.file(WEIGHTS), policy))
-    return policy.to(config.device), *saved_processors(source, config.device)
+    before, after = saved_processors(source, config.device)
+    constant = not isinstance(config, EngramVLAConfig)  # of a backbone, and so LeRobot's
+    features = config.input_features or {}, config.output_features or {}
+    for name, pipeline, scaled in zip((PREPROCESSOR, POSTPROCESSOR), (before, after), features, strict=True):
+        check_scaled(source.file(name), pipeline, scaled, config.normalization_mapping)
+        check_statistics(source.file(name), pipeline, constant=constant)
+    return policy.to(config.device), before, after
 
 
 def _open_backbone(source: Source) -> tuple[NetworkPolicy, Any, Any]:
@@ -134,37 +153,56 @@ def _open_lerobots(source: Source) -> tuple[PreTrainedPolicy, Any, Any]:
     for name in (PREPROCESSOR, POSTPROCESSOR):
         source.file(name)
     device = {"device_processor": {"device": config.device}}
-    before, after = make_pre_post_processors(config, source.name, source.revision, preprocessor_overrides=device)
+    with _readable(source):
+        before, after = make_pre_post_processors(config, source.name, source.revision, preprocessor_overrides=device)
+    for name, pipeline in ((PREPROCESSOR, before), (POSTPROCESSOR, after)):
+        check_statistics(source.file(name), pipeline, constant=True)
     return policy.to(config.device).eval(), before, after
 
 
 def saved_processors(source: Source, device: str) -> tuple[Any, Any]:
-    """Return pre- and postprocessor of a policy of ours; LeRobot's factory gives the same, and imports everything."""
-    for name in (PREPROCESSOR, POSTPROCESSOR):
-        steps = json.loads(source.file(name).read_text())["steps"]
-        if not {step.get("registry_name") for step in steps} <= set(ProcessorStepRegistry.list()):
-            import_module("lerobot.processor")  # registers LeRobot's other steps
-    before = PolicyProcessorPipeline[dict[str, Any], dict[str, Any]].from_pretrained(
-        source.name,
-        config_filename=PREPROCESSOR,
-        overrides={"device_processor": {"device": device}},
-        to_transition=batch_to_transition,
-        to_output=transition_to_batch,
-        revision=source.revision,
-    )
-    after = PolicyProcessorPipeline[PolicyAction, PolicyAction].from_pretrained(
-        source.name,
-        config_filename=POSTPROCESSOR,
-        to_transition=policy_action_to_transition,
-        to_output=transition_to_policy_action,
-        revision=source.revision,
-    )
+    """Return pre- and postprocessor of a policy of ours; LeRobot's factory gives the same, and imports everything.
+
+    Raises:
+        WeightsError: they are not there, or cannot be read.
+    """
+    with _readable(source):
+        for name in (PREPROCESSOR, POSTPROCESSOR):
+            steps = json.loads(source.file(name).read_text())["steps"]
+            if not {step.get("registry_name") for step in steps} <= set(ProcessorStepRegistry.list()):
+                import_module("lerobot.processor")  # registers LeRobot's other steps
+        before = PolicyProcessorPipeline[dict[str, Any], dict[str, Any]].from_pretrained(
+            source.name,
+            config_filename=PREPROCESSOR,
+            overrides={"device_processor": {"device": device}},
+            to_transition=batch_to_transition,
+            to_output=transition_to_batch,
+            revision=source.revision,
+        )
+        after = PolicyProcessorPipeline[PolicyAction, PolicyAction].from_pretrained(
+            source.name,
+            config_filename=POSTPROCESSOR,
+            to_transition=policy_action_to_transition,
+            to_output=transition_to_policy_action,
+            revision=source.revision,
+        )
     return before, after
+
+
+@contextmanager
+def _readable(source: Source) -> Iterator[None]:
+    """Raise WeightsError for processors of ``source`` that LeRobot cannot read."""
+    try:
+        yield
+    except EngramError:
+        raise
+    except (*DAMAGED, ImportError, SafetensorError) as error:
+        raise WeightsError(f"policy {source.name}: its processors cannot be read: {error}") from error
 
 
 def checkpoint_folder(name: str | Path) -> Path:
     """Return the folder of a shipped checkpoint or of any other; UnknownNameError lists the shipped ones."""
-    shipped, folder = _shipped(), Path(name)
+    shipped, folder = _shipped(), at_home(name)
     if str(name) in shipped and not (folder / WEIGHTS).exists():  # a checkout has a folder called memory, too
         return shipped[str(name)]
     if not folder.is_dir():

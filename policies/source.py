@@ -63,4 +63,5 @@ class Source:
         except EngramError:
             raise
         except (*DAMAGED, ParsingError) as error:
-            raise WeightsError(f"policy {self.name}: config.json is none of type {kind!r}: {error}") from None
+            why = error.__cause__ if isinstance(error.__cause__, EngramError) else error  # a check of ours says more
+            raise WeightsError(f"policy {self.name}: config.json is none of type {kind!r}: {why}") from None

@@ -22,7 +22,9 @@ from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
 from engram.core.control import proprioception
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
+from engram.core.paths import at_home
 from engram.core.pipeline import CommandPipeline
 from engram.core.provenance import dataset_hash, digest, source_digest
 from engram.core.registry import is_spec, make_robot, split_options
@@ -113,6 +115,16 @@ class RecordConfig:
         if self.profile not in RECORDED:
             raise unknown_name("profile to record with", self.profile, RECORDED)
 
+    @property
+    def folder(self) -> Path:
+        """Folder of the dataset."""
+        return at_home(self.root)
+
+    @property
+    def parts(self) -> Path:
+        """Folder of the finished parts, beside that of the dataset."""
+        return self.folder.with_name(f"{self.folder.name}.parts")
+
 
 @dataclass(frozen=True)
 class MergeConfig:
@@ -158,7 +170,7 @@ class Part:
     @property
     def root(self) -> Path:
         """Folder of the finished part."""
-        return Path(f"{self.config.root}.parts") / f"{self.task}-{self.index:03d}"
+        return self.config.parts / f"{self.task}-{self.index:03d}"
 
     @property
     def seed(self) -> int:
@@ -171,10 +183,18 @@ def record(config: RecordConfig) -> RecordReport:
 
     Raises:
         InvalidInputError: ``config.root`` exists already, or its parts were recorded with another config.
+        StoreLockedError: another process records into ``config.root``.
     """
-    root = Path(config.root)
-    if root.exists():
-        raise InvalidInputError(f"RecordConfig.root: {root} exists; choose another folder or remove it")
+    _check_absent("RecordConfig.root", config.folder)
+    lock = WriterLock(config.parts)
+    try:
+        _check_absent("RecordConfig.root", config.folder)  # another process may have ended just now
+        return _recorded(config)
+    finally:
+        lock.release()
+
+
+def _recorded(config: RecordConfig) -> RecordReport:
     _claim_parts(config)
     parts = _parts(config)
     todo = [part for part in parts if not part.root.exists()]
@@ -188,9 +208,16 @@ def record(config: RecordConfig) -> RecordReport:
     dropped = dict.fromkeys(expand(config.tasks), 0)
     for part in parts:
         dropped[part.task] += _log(part.root)[-1]["dropped"]
-    merged = _joined([part.root for part in parts], root, config.repo_id)
-    shutil.rmtree(f"{config.root}.parts")
+    merged = _joined([part.root for part in parts], config.folder, config.repo_id)
+    shutil.rmtree(config.parts)
     return RecordReport(**asdict(merged), dropped=dropped)
+
+
+def _check_absent(option: str, root: Path) -> None:
+    if not root.name:  # / and . cannot be made anew, and nothing lies beside them
+        raise InvalidInputError(f"{option}: {root}, expected a folder with a name of its own")
+    if root.exists():
+        raise InvalidInputError(f"{option}: {root} exists; choose another folder or remove it")
 
 
 def merge(config: MergeConfig) -> MergeReport:
@@ -199,11 +226,12 @@ def merge(config: MergeConfig) -> MergeReport:
     LeRobot's ``aggregate_datasets`` alone would lose the recorder's metadata of each episode.
 
     Raises:
-        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, or was recorded otherwise.
+        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, was recorded otherwise, or
+            holds an episode of another part.
+        StoreLockedError: another process merges into ``config.root``.
     """
-    root, parts = Path(config.root), [Path(part) for part in config.parts]
-    if root.exists():
-        raise InvalidInputError(f"MergeConfig.root: {root} exists; choose another folder or remove it")
+    root, parts = at_home(config.root), [at_home(part) for part in config.parts]
+    _check_absent("MergeConfig.root", root)
     if not parts:
         raise InvalidInputError("MergeConfig.parts: none, expected folders of recordings")
     for part in parts:
@@ -214,7 +242,24 @@ def merge(config: MergeConfig) -> MergeReport:
         for name in ("fps", "features"):
             if other[name] != first[name]:
                 raise InvalidInputError(f"MergeConfig.parts: {part} has other {name} than {parts[0]}; record alike")
+    _check_distinct(parts)
     return _joined(parts, root, config.repo_id)
+
+
+def _check_distinct(parts: list[Path]) -> None:
+    """Raise InvalidInputError where an episode would count twice."""
+    for i, part in enumerate(parts):
+        if part.resolve() in [before.resolve() for before in parts[:i]]:
+            raise InvalidInputError(f"MergeConfig.parts: {part} named twice, expected each recording once")
+    of: dict[tuple[Any, ...], Path] = {}
+    for part in parts:
+        for entry in _log(part):
+            episode = tuple(entry.get(name) for name in ("task", "seed", "noise", "pushed"))
+            if (first := of.setdefault(episode, part)) is not part:
+                raise InvalidInputError(
+                    f"MergeConfig.parts: {first} and {part} both hold {entry['task']} of seed {entry['seed']}, which "
+                    "would count twice; record one of them anew with another --first-seed"
+                )
 
 
 def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
@@ -222,23 +267,28 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
     from lerobot.datasets.aggregate import aggregate_datasets
     from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
-    merging = root.with_name(root.name + ".merging")
-    shutil.rmtree(merging, ignore_errors=True)
-    aggregate_datasets(
-        [repo_id] * len(parts),
-        repo_id,
-        roots=parts,
-        aggr_root=merging,
-        concatenate_data=False,  # one file per part: appending encodes all images again for every part
-    )
-    stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set, which differs between processes
-    stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
-    log = [entry for part in parts for entry in _log(part)]
-    for i, entry in enumerate(log):
-        entry.pop("episode_index", None)  # that of the recording it comes from
-        log[i] = {"episode_index": i, **entry}
-    (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
-    merging.rename(root)
+    beside = root.with_name(f"{root.name}.merging")
+    lock, merging = WriterLock(beside), beside / root.name
+    try:
+        shutil.rmtree(merging, ignore_errors=True)
+        aggregate_datasets(
+            [repo_id] * len(parts),
+            repo_id,
+            roots=parts,
+            aggr_root=merging,
+            concatenate_data=False,  # one file per part: appending encodes all images again for every part
+        )
+        stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set: differs between processes
+        stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
+        log = [entry for part in parts for entry in _log(part)]
+        for i, entry in enumerate(log):
+            entry.pop("episode_index", None)  # that of the recording it comes from
+            log[i] = {"episode_index": i, **entry}
+        (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
+        merging.rename(root)
+        shutil.rmtree(beside)
+    finally:
+        lock.release()
     meta = LeRobotDatasetMetadata(repo_id, root=root)
     return MergeReport(str(root), meta.total_episodes, meta.total_frames, dataset_hash(root))
 
@@ -291,7 +341,7 @@ def record_episode(
     pipeline = CommandPipeline(world.kinematics, world.robot)
     pipeline.reset()
     if scene is not None:
-        scene.begin(task, seed, observation.stamp_ns)
+        scene.begin()
     frames: list[dict[str, Any]] = []
     outcome, left = world.oracle_outcome(), tail_steps
     while left > 0 and (outcome.success or not outcome.over):
@@ -332,7 +382,7 @@ def _claim_parts(config: RecordConfig) -> None:
         wanted["own_tasks"] = source_digest(own)
     if is_spec(config.robot):
         wanted["own_robot"] = repr(make_robot(config.robot))
-    claim = Path(f"{config.root}.parts") / "config.json"
+    claim = config.parts / "config.json"
     text = json.dumps(wanted, indent=1)
     if claim.exists() and claim.read_text() != text:
         raise InvalidInputError(

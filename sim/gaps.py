@@ -145,22 +145,27 @@ DEVIATIONS: dict[str, tuple[float, float]] = {
 
 def deviated(gap: Gap, place: Sequence[float]) -> Gap:
     """Return ``gap`` with the deviations at ``place`` (12,), 0 the least and 1 the most, in the order of
-    ``DEVIATIONS``."""
+    ``DEVIATIONS``; a value ends at what a gap may have."""
     yaw, gain, deadband, *aside, front, wrist, friction, mass, late, dropped = deviations(place).values()
     front_m = np.add(gap.front_m, aside)
     return replace(
         gap,
         yaw_deg=gap.yaw_deg + yaw,
-        gain=gap.gain * gain,
-        deadband=gap.deadband + deadband,
+        gain=_within("gain", gap.gain * gain),
+        deadband=_within("deadband", gap.deadband + deadband),
         front_m=(float(front_m[0]), float(front_m[1]), float(front_m[2])),
         front_yaw_deg=gap.front_yaw_deg + front,
         wrist_m=(gap.wrist_m[0], gap.wrist_m[1] + wrist, gap.wrist_m[2]),
-        friction=gap.friction * friction,
-        mass=gap.mass * mass,
-        latency_steps=gap.latency_steps + int(late >= 0.0),
-        dropped=min(1.0, gap.dropped + dropped),
+        friction=_within("friction", gap.friction * friction),
+        mass=_within("mass", gap.mass * mass),
+        latency_steps=_within("latency_steps", gap.latency_steps + int(late >= 0.0)),
+        dropped=_within("dropped", gap.dropped + dropped),
     )
+
+
+def _within[Number: (int, float)](name: str, value: Number) -> Number:
+    low, high = _RANGES[name]
+    return type(value)(min(max(value, low), high))
 
 
 def deviations(place: Sequence[float]) -> dict[str, float]:

@@ -382,7 +382,8 @@ def evaluate_checkpoint(
         held_out: use wordings that training never used.
         ablation: spoil what its memory reads: zeroed, swapped (with the episode before), noise; or no_context: it is
             not given memory/context.
-        execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained.
+        execute_steps: rows of a chunk that are executed before the next is asked for; 0 = as trained. This and the
+            next two are for checkpoints.
         ensemble: ask at every step and average the chunks where they overlap.
         adaptive_m: leave a chunk early when a new one would lead the tool this far from it [m]; 0 = never; None = as
             the policy is used to.
@@ -393,13 +394,19 @@ def evaluate_checkpoint(
         randomise_looks: draw lights, table colour and a small displacement of the perception camera from each seed.
 
     Raises:
-        InvalidInputError: a detector is named that the policy has no use for.
+        InvalidInputError: a detector is named that the policy has no use for, or a policy of your own is to replan
+            otherwise than it does.
     """
     from engram.policies import load_policy  # torch: only where it is needed
     from engram.policies.vla.chunking import follow
 
     loaded: Policy
     if is_spec(str(checkpoint)):
+        if execute_steps or ensemble or adaptive_m is not None:
+            raise InvalidInputError(
+                f"execute_steps, ensemble, adaptive_m: not for {checkpoint}, which says itself how its chunks follow "
+                "one another"
+            )
         loaded = subject = make_policy(str(checkpoint), ablation=ablation, robot=robot)
     else:
         loaded = load_policy(checkpoint, robot=robot, ablation=ablation, execute_steps=execute_steps or None)

@@ -18,6 +18,7 @@ from engram.policies.checkpoint import WEIGHTS, load_weights, sha256
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.processor_engram_backbone import UnitImages
 from engram.policies.lerobot.robot_features import EMPTY_CAMERA
+from engram.policies.normalization import check_statistics
 from engram.policies.sequence_memory import NONE
 from engram.policies.source import Source
 
@@ -70,13 +71,19 @@ def load_trunk(config: EngramBackboneConfig) -> Trunk:
 
 
 def backbone_processors(config: EngramBackboneConfig) -> tuple[Any, Any]:
-    """Return the backbone's own pre- and postprocessor, as saved beside its weights, taking uint8 images too."""
+    """Return the backbone's own pre- and postprocessor, as saved beside its weights, taking uint8 images too.
+
+    Raises:
+        WeightsError: they are not there, or the statistics of its normalisation do not fit.
+    """
     device = {"device_processor": {"device": config.device}}
     source = Source(config.backbone, config.backbone_revision)
-    source.file("policy_preprocessor.json")
+    files = [source.file(name) for name in ("policy_preprocessor.json", "policy_postprocessor.json")]
     preprocess, postprocess = make_pre_post_processors(
         backbone_config(source), config.backbone, source.revision, preprocessor_overrides=device
     )
+    for file, pipeline in zip(files, (preprocess, postprocess), strict=True):
+        check_statistics(file, pipeline, constant=True)
     preprocess.steps = [UnitImages(), *preprocess.steps]
     return preprocess, postprocess
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from lerobot.configs.policies import PreTrainedConfig
 from lerobot.configs.types import NormalizationMode
 
+from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.core.types import EMBEDDING_DIM
 from engram.policies.lerobot.policy_config import PolicyConfig
@@ -70,6 +72,9 @@ class EngramVLAConfig(PolicyConfig):
         super().__post_init__()
         self.conv_channels = tuple(self.conv_channels)  # JSON brings lists
         self.crops = {camera: (top, left, side) for camera, (top, left, side) in self.crops.items()}
+        positive_int("euler_steps", self.euler_steps)
+        if not 0.0 <= self.noise_scale < math.inf:
+            raise InvalidInputError(f"noise_scale: {self.noise_scale}, expected a finite number, 0 or more")
         if len(self.conv_channels) != 4:
             raise InvalidInputError(f"conv_channels: {self.conv_channels}, expected four")
         if self.language_dim < EMBEDDING_DIM or self.language_dim % EMBEDDING_DIM:

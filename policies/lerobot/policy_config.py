@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -79,6 +80,8 @@ class PolicyConfig(PreTrainedConfig):
             raise InvalidInputError(f"adaptive_m: {self.adaptive_m}, expected 0..1 m")
         if self.dim % self.heads:
             raise InvalidInputError(f"dim: {self.dim}, expected a multiple of heads = {self.heads}")
+        if not 0.0 < self.step_s < math.inf:
+            raise InvalidInputError(f"step_s: {self.step_s}, expected a finite number of seconds above 0")
         check_memory(self.memory)
 
     def get_optimizer_preset(self) -> AdamWConfig:

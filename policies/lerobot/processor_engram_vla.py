@@ -25,6 +25,8 @@ from engram.policies.lerobot.input_step import InputStep
 
 STD_FLOOR = {"action": 0.05, "observation.state": 0.02}
 """Least standard deviation to divide by: a dimension that hardly moves in the data must not be amplified."""
+IMAGE_STD_FLOOR = 1 / 255
+"""The same for images in [0, 1]: a camera may have been covered in all of the data."""
 
 
 Crop = tuple[float, float, float]
@@ -153,7 +155,7 @@ def make_engram_vla_pre_post_processors(
 
 
 def floored(stats: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
-    """Return ``stats`` reduced to mean and std, the latter not below :data:`STD_FLOOR`."""
+    """Return ``stats`` reduced to mean and std, the latter not below :data:`STD_FLOOR` or :data:`IMAGE_STD_FLOOR`."""
     if stats is None:
         return None
     kept: dict[str, dict[str, Any]] = {}
@@ -161,5 +163,6 @@ def floored(stats: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]
         if "mean" in values and "std" in values:
             std = torch.as_tensor(np.asarray(values["std"]), dtype=torch.float32)
             mean = torch.as_tensor(np.asarray(values["mean"]), dtype=torch.float32)
-            kept[key] = {"mean": mean, "std": std.clamp(min=STD_FLOOR.get(key, 0.0))}
+            least = IMAGE_STD_FLOOR if key.startswith("observation.images.") else STD_FLOOR.get(key, 0.0)
+            kept[key] = {"mean": mean, "std": std.clamp(min=least)}
     return kept

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.context_rows import MEMORY_KEYS, ContextBuilder, ContextRows
-from engram.core.errors import unknown_name
+from engram.core.errors import NonFiniteError, unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.network_policy import NetworkPolicy
@@ -166,7 +166,7 @@ def load_frames(
 ) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` unless that holds them already.
 
-    Of several processes one decodes, and the others wait for it.
+    Of several processes one decodes, and the others wait for it. A number that is not finite raises NonFiniteError.
 
     With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
     are what is commanded while an arm is held, and who learns them freezes in mid-task (as no-ops are filtered by
@@ -233,6 +233,8 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     from lerobot.datasets.lerobot_dataset import LeRobotDataset  # slow to import, and the learner has no dataset
 
     dataset = LeRobotDataset("local/frames", root=root)
+    offered = MEMORY_KEYS if MEMORY_KEYS[0] in dataset.meta.features else ()
+    check_finite(dataset, ("observation.state", "action", *offered))
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
     cameras = list(dataset.meta.camera_keys)
@@ -241,7 +243,6 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
         key: np.lib.format.open_memmap(partial / f"{key}.npy", "w+", np.uint8, (n, 3, side, side))
         for key, side in ((key, shrink.size_of(key)) for key in cameras)
     }
-    offered = MEMORY_KEYS if MEMORY_KEYS[0] in dataset.meta.features else ()
     context = ContextBuilder()
     columns: dict[str, list[Tensor]] = {key: [] for key in _COLUMNS}
     workers = min(DECODERS, n // FRAMES_PER_DECODER)
@@ -271,6 +272,26 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     if cache.exists():
         shutil.rmtree(cache)
     partial.rename(cache)
+
+
+def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:
+    """Check the numbers of the features ``names``, before images are decoded, which takes far longer.
+
+    Raises:
+        NonFiniteError: one is NaN or infinite; names feature, episode and frame.
+    """
+    columns = dataset.hf_dataset.with_format("numpy", columns=["episode_index", "frame_index", *names])
+    for at in range(0, len(columns), 1024):
+        block = columns[at : at + 1024]
+        for name in names:
+            finite = np.isfinite(np.stack(block[name])).reshape(len(block["frame_index"]), -1).all(1)
+            if not finite.all():
+                row = int(np.argmin(finite))
+                episode, frame = int(block["episode_index"][row]), int(block["frame_index"][row])
+                raise NonFiniteError(
+                    f"dataset {dataset.root}: {name} is not finite in frame {frame} of episode {episode}; "
+                    "leave that episode out"
+                )
 
 
 class _Shrink:

@@ -28,7 +28,8 @@ from lerobot.utils.feature_utils import dataset_to_policy_features
 from tqdm import tqdm
 
 from engram.core.child import end_with_parent
-from engram.core.errors import InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError
+from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit, dataset_hash
 from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
@@ -46,7 +47,7 @@ from engram.policies.training.frames import FrameFeed, Frames, load_frames
 from engram.policies.training.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.training.resuming import check_resumable, walk
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed
-from engram.policies.training.train_config import TrainConfig, check
+from engram.policies.training.train_config import TrainConfig, check, check_out, resolved
 
 FRESH = ("model.recall.", "model.memory.rank", "model.memory.where")
 """Weights that begin anew where ``start_from`` has none or others: the episode's memory, and how a context is told."""
@@ -70,7 +71,13 @@ class Evaluator(Protocol):
 
 
 def main(config: TrainConfig, evaluator: Evaluator | None = None) -> Path:
-    """Train and return the folder of the exported policy; ``evaluator`` measures it where the config wants that."""
+    """Train and return the folder of the exported policy; ``evaluator`` measures it where the config wants that.
+
+    Raises:
+        EngramError: the config cannot be (see :func:`check`), another process trains into ``out`` (StoreLockedError),
+            or the dataset, the loss or a weight holds a value that is not finite.
+    """
+    config = resolved(config)
     check(config)
     if config.evaluate and evaluator is None:
         raise InvalidInputError(
@@ -83,17 +90,30 @@ def main(config: TrainConfig, evaluator: Evaluator | None = None) -> Path:
         check_resumable(config, len(frames), world)  # here, not in a process
     if evaluator is not None and config.evaluate:
         evaluator.tasks(frames.groups)  # better now than after hours of training
+    lock = WriterLock(Path(config.out)) if os.environ.get("RANK", "0") == "0" else None  # torchrun's first process
+    try:
+        check_out(config)  # another process may have ended just now
+        return _trained(config, evaluator)
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _trained(config: TrainConfig, evaluator: Evaluator | None) -> Path:
     if "RANK" in os.environ:
         _worker(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), config, "env://")
     elif config.processes == 1:
         _worker(0, 1, config, "")
     else:
         meeting = Path(config.out).resolve() / f".meeting-{os.getpid()}"
-        meeting.parent.mkdir(parents=True, exist_ok=True)
         meeting.unlink(missing_ok=True)  # of a killed process with the same id
         try:
-            told = (os.getpid(), config.processes, config, f"file://{meeting}")
-            torch.multiprocessing.spawn(_spawned, told, nprocs=config.processes)
+            arguments = (os.getpid(), config.processes, config, f"file://{meeting}")
+            torch.multiprocessing.spawn(_spawned, arguments, nprocs=config.processes)
+        except torch.multiprocessing.ProcessRaisedException as error:
+            if told := _on_purpose(error):
+                raise EngramError(told) from error
+            raise
         finally:
             meeting.unlink(missing_ok=True)
     policy = Path(config.out) / "policy"
@@ -102,6 +122,12 @@ def main(config: TrainConfig, evaluator: Evaluator | None = None) -> Path:
         report = evaluator.evaluate(policy, evaluator.tasks(card["tasks"]), config.evaluate)
         (policy / CARD).write_text(json.dumps({**card, "evaluation": report}, indent=1) + "\n")
     return policy
+
+
+def _on_purpose(error: Exception) -> str:
+    """Return the text of an EngramError that a process of the training raised, by its traceback in ``error``."""
+    kind, _, text = str(error).strip().rpartition("\n")[2].partition(": ")
+    return text if kind.startswith("engram.core.errors.") else ""
 
 
 def _spawned(rank: int, parent: int, world: int, config: TrainConfig, meeting: str) -> None:
@@ -176,7 +202,11 @@ class Trainer:
             dist.barrier()
 
     def update(self) -> float:
-        """Take one optimiser step and return the loss."""
+        """Take one optimiser step and return the loss.
+
+        Raises:
+            EngramError: the loss or its gradient is not finite, in any process; the weights stay as they were.
+        """
         config = self.config
         if config.freeze_perception and not self.frozen and self.share >= config.perception_share:
             if self.step > 0:
@@ -188,21 +218,29 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         due = self.rank == 0 and time.monotonic() - self._saved > 60 * config.checkpoint_minutes
-        said = torch.tensor([self._spent(), float(due)])
+        said = torch.tensor([self._spent(), float(due), float(not loss.isfinite())])
         if self.world > 1:
             said = average_gradients(self.policy.parameters(), self.world, said)
         self.share, self.save_due = float(said[0]), bool(said[1] > 0)
         self.finished = self.share >= 1.0
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * schedule(self.step, config.warmup_steps, self.share)
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), config.gradient_norm)
+        if said[2] > 0 or not norm.isfinite():
+            raise self._diverged("the loss or its gradient is not finite")
         self.optimizer.step()
         self.step += 1
         self._average_weights()
         return float(loss.detach())
 
     def save(self) -> None:
-        """Write the training state and export the averaged weights; every process takes part."""
+        """Write the training state and export the averaged weights; every process takes part.
+
+        Raises:
+            EngramError: weights are not finite; what was saved before is kept.
+        """
+        if not all(parameter.isfinite().all() for parameter in self.policy.parameters()):
+            raise self._diverged("weights are not finite")
         self._saved = time.monotonic()
         carried = gather_states(self.feed.carried or {}, self.rank, self.world)
         if self.rank == 0:
@@ -229,6 +267,11 @@ class Trainer:
             "parameters": sum(p.numel() for p in self.policy.parameters()),
             "commit": commit(),
         }
+
+    def _diverged(self, what: str) -> EngramError:
+        there = (self.out / "resume").exists()
+        kept = f"the last checkpoint in {self.out} is kept" if there else f"nothing was saved in {self.out}"
+        return EngramError(f"training, step {self.step}: {what}; {kept}; try a lower learning_rate")
 
     def _fresh(self, meta: LeRobotDatasetMetadata) -> NetworkPolicy:
         if self.config.backbone:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from engram.core.errors import InvalidInputError, WeightsError, unknown_name
+from engram.core.paths import at_home
 from engram.policies.checkpoint import WEIGHTS
 from engram.policies.opening import checkpoint_folder
 from engram.policies.sequence_memory import NONE
@@ -49,7 +51,7 @@ class TrainConfig:
     resume: bool = False
     """Continue from the last checkpoint in ``out``."""
     batch_size: int = 32
-    """Observations per process and step."""
+    """Observations per process and step; with ``window`` a multiple of that."""
     backbone: str = ""
     """Folder or hub id of a SmolVLA or pi0 that LeRobot fine-tuned on such data. It stays frozen; only a sequence
     memory beside it is trained. Empty = our small network."""
@@ -57,7 +59,7 @@ class TrainConfig:
     """The policy's memory of its episode: none, bank, first_frame, frame_stack, gru, fast_forgetful, hcam, retrieval,
     place, or package.module:attribute of your own; all but none need ``window``."""
     window: int = 0
-    """Train on windows of so many consecutive steps, batch_size // window episodes side by side, with memory carried
+    """Train on windows of so many consecutive steps, batch_size / window episodes side by side, with memory carried
     between windows; 0 = on single frames."""
     gradient_steps: int = 0
     """K of truncated backpropagation: gradients pass through so many writes into memory; 0 = through a whole window."""
@@ -126,22 +128,45 @@ def check(config: TrainConfig) -> None:
         raise WeightsError(f"start_from {config.start_from!r}: there is no {WEIGHTS} in it")
     if not (Path(config.dataset) / "meta" / "info.json").is_file():
         raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    check_out(config)
+
+
+def check_out(config: TrainConfig) -> None:
+    """Raise InvalidInputError if there is a policy in ``out`` that would be written over."""
     if (Path(config.out) / "policy").exists() and not config.resume and os.environ.get("RANK", "0") == "0":
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder, or --resume")
 
 
+def resolved(config: TrainConfig) -> TrainConfig:
+    """Return ``config`` with ``~`` in its places as the home folder."""
+    places = {name: getattr(config, name) for name in ("dataset", "out", "cache", "start_from", "backbone")}
+    moved: dict[str, Any] = {name: str(at_home(place)) for name, place in places.items() if place.startswith("~")}
+    return replace(config, **moved)
+
+
 def _check_values(config: TrainConfig) -> None:
-    for name in ("processes", "batch_size", "steps", "warmup_steps", "log_steps", "frozen_draws"):
+    for name in (
+        *("processes", "batch_size", "steps", "warmup_steps", "log_steps", "frozen_draws"),
+        *("n_action_steps", "image_size"),
+    ):
         if getattr(config, name) < 1:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 1")
-    for name in ("gradient_steps", "stop_after", "evaluate"):
+    for name in ("gradient_steps", "stop_after", "evaluate", "seed", "random_shift"):
         if getattr(config, name) < 0:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected 0 or more")
-    for name in ("perception_share", "keyframes", "memory_dropout"):
+    for name in ("minutes", "weight_decay", "balance", "checkpoint_minutes", "foresight"):
+        if not 0 <= getattr(config, name) < math.inf:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected a finite number, 0 or more")
+    for name in ("learning_rate", "gradient_norm"):
+        if not 0 < getattr(config, name) < math.inf:
+            raise InvalidInputError(f"{name}: {getattr(config, name)}, expected a finite number above 0")
+    for name in ("perception_share", "keyframes", "memory_dropout", "ema_decay"):
         if not 0 <= getattr(config, name) < 1:
             raise InvalidInputError(f"{name}: {getattr(config, name)}, expected at least 0 and below 1")
     if config.window < 0 or config.window > config.batch_size:
         raise InvalidInputError(f"window: {config.window}, expected 0..{config.batch_size}, the batch_size")
+    if config.window and config.batch_size % config.window:
+        raise InvalidInputError(f"batch_size: {config.batch_size}, expected a multiple of window, {config.window}")
     if config.precision not in PRECISIONS:
         raise unknown_name("precision", config.precision, PRECISIONS)
     for name, times in config.emphasis:

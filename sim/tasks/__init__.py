@@ -7,12 +7,13 @@ table does not depend on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.registry import is_spec, resolve_class, split_options
 from engram.sim.tasks.base import Task
+from engram.sim.tasks.check import check_made, check_words
 from engram.sim.tasks.memory import MEMORY_TASKS, UNSEEN_TASKS, MemoryConfig, MemoryTask
 from engram.sim.tasks.open_drawer import OpenDrawer
 from engram.sim.tasks.pick_place import PickPlace
@@ -36,13 +37,27 @@ SUITES: dict[str, tuple[str, ...]] = {
 
 
 def task_class(name: str) -> type[Task]:
-    """Return the class of a task; raises UnknownNameError with the valid names, InvalidInputError if it is no task."""
+    """Return the class of a task.
+
+    Raises:
+        UnknownNameError: there is none of this name; lists the valid ones.
+        InvalidInputError: it is no task, or one of your own whose words cannot be.
+    """
     kind, _ = split_options(name)
-    return resolve_class("task", kind, {**TASKS, **MEMORY_TASKS, **UNSEEN_TASKS}, Task)  # type: ignore[type-abstract]
+    shipped = {**TASKS, **MEMORY_TASKS, **UNSEEN_TASKS}
+    found = resolve_class("task", kind, shipped, Task)  # type: ignore[type-abstract]
+    if kind not in shipped:
+        _named(kind, check_words, found)
+    return found
 
 
 def get_task(name: str) -> Task:
-    """Return a fresh task; raises UnknownNameError with the valid names, InvalidInputError with the valid options."""
+    """Return a fresh task.
+
+    Raises:
+        UnknownNameError: there is none of this name; lists the valid ones.
+        InvalidInputError: it takes no such options, or is one of your own that cannot be; names class and field.
+    """
     kind, options = split_options(name)
     made = task_class(name)
     if not options:
@@ -53,7 +68,16 @@ def get_task(name: str) -> Task:
         raise InvalidInputError(f"task {name!r}: {kind} takes no options")
     if is_spec(kind):  # by this name every other process finds it, too
         task.name = kind  # type: ignore[misc]  # a class variable in shipped tasks
+        _named(kind, check_made, task)
     return task
+
+
+def _named[Checked](name: str, check: Callable[[Checked], None], checked: Checked) -> None:
+    """Check, and say in an error which task is meant."""
+    try:
+        check(checked)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"task {name!r}: {error}") from None
 
 
 def is_task(name: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import string
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -143,13 +143,13 @@ class Task(ABC):
         Raises:
             InvalidInputError: with the valid wordings and the words for their slots.
         """
-        words = " ".join(instruction.casefold().split()).rstrip(".")
-        fills = "|".join((*cls.slot_words, *cls.synonyms))
+        words = _plain(instruction).casefold()
+        meant = {word.casefold(): word for word in cls.slot_words}
+        meant |= {synonym.casefold(): word for synonym, word in cls.synonyms.items()}
         for template in (*cls.instructions, *cls.held_out_instructions):
-            pattern = re.escape(template).replace(r"\{", "(?P<").replace(r"\}", f">{fills})")
-            match = re.fullmatch(pattern, words)
+            match = re.fullmatch(_pattern(template, meant), words)
             if match:
-                asked = {slot: cls.synonyms.get(word, word) for slot, word in match.groupdict().items()}
+                asked = {slot: meant[word] for slot, word in match.groupdict().items()}
                 return template, cls._different(instruction, asked)
         wordings = "; ".join((*cls.instructions, *cls.held_out_instructions))
         raise InvalidInputError(
@@ -202,3 +202,15 @@ class Task(ABC):
                 targets[slot] = next(body for body in drawn if body not in targets.values())
                 self.colors[targets[slot]] = color
         return targets
+
+
+def _plain(words: str) -> str:
+    return " ".join(words.split()).rstrip(". ")
+
+
+def _pattern(template: str, words: Iterable[str]) -> str:
+    """Return the regular expression for ``template`` with any of ``words`` in its slots, all in lower case."""
+    fills, parts = "|".join(map(re.escape, words)), string.Formatter().parse(_plain(template))
+    return "".join(
+        re.escape(literal.casefold()) + (f"(?P<{slot}>{fills})" if slot else "") for literal, slot, _, _ in parts
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -78,6 +79,37 @@ def test_our_errors_and_ctrl_c_end_without_a_traceback(
 
     monkeypatch.setattr(cli, "_run", interrupt)
     assert main(["up"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x: No space left on device"),
+        (OSError("no route to host"), "no route to host"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError, told: str
+) -> None:
+    def refuse(*_: object) -> int:
+        raise error
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    assert main(["train"]) == 1
+    assert capsys.readouterr().err == f"engram train: {told}\n"
+
+
+def test_places_at_home_are_those_of_the_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    assert main(["merge", "~/part", "--root=~/data"]) == 2
+    assert capsys.readouterr().err.startswith(f"engram merge: --root: {tmp_path}/data exists")
+    assert main(["merge", "~/part", "--root=~/new"]) == 2
+    assert capsys.readouterr().err.startswith(f"engram merge: --parts: {tmp_path}/part is no recording")
+    assert main(["prove", "loop", "--output=~/data"]) == 2
+    assert capsys.readouterr().err == f"engram prove: --output: {tmp_path}/data is a folder, expected a file\n"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,9 @@ def test_the_report_is_kept_with_commit_and_machine(tmp_path: Path) -> None:
         (EvalConfig("oracle_state", execute_steps=-1), "execute_steps: -1, expected 0 or more"),
         (EvalConfig("base", swap=True, tasks=("open_drawer", "reach")), "open_drawer: the words name no colour"),
         (EvalConfig("experts", tasks=("all", "reach")), "reach named more than once"),
+        (EvalConfig("mine:POLICY", ensemble=True), "ensemble: would change nothing: mine:POLICY takes swap, held_out"),
+        (EvalConfig("mine:POLICY", execute_steps=2), "execute_steps: would change nothing: mine:POLICY takes swap"),
+        (EvalConfig("mine:POLICY", adaptive_m=0.0), "adaptive_m: would change nothing: mine:POLICY takes swap"),
     ],
 )
 def test_an_option_that_would_change_nothing_or_cannot_be_had_is_refused(config: EvalConfig, message: str) -> None:
@@ -42,5 +45,6 @@ def test_an_option_that_would_change_nothing_or_cannot_be_had_is_refused(config:
 
 def test_a_report_that_cannot_be_written_is_said_before_the_first_episode(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInputError, match=r"output .*report\.json': cannot be written: "):
-        evaluate(EvalConfig("nobody", output=str(tmp_path / "file" / "report.json")))
+    for output, told in (("file/report.json", "cannot be written: "), (".", "is a folder")):
+        with pytest.raises(InvalidInputError, match=rf"EvalConfig\.output: {tmp_path / output} {told}"):
+            evaluate(EvalConfig("nobody", output=str(tmp_path / output)))

@@ -1,5 +1,7 @@
 """Children end with their parent, also with one that has died already."""
 
+import errno
+import json
 import logging
 import os
 import signal
@@ -131,6 +133,27 @@ def test_work_apart_returns_raises_and_ends_when_it_is_told_to():
     with pytest.raises(InvalidInputError, match="enough"):
         run_apart(time.sleep, 60, check=lambda: fail("enough"))
     assert time.monotonic() - began < 20
+
+
+def fill_the_disk(_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "/data/part")
+
+
+def lambda_of(_: object) -> object:
+    return lambda: None
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (fill_the_disk, r"a worker process failed: OSError: .*No space left on device: '/data/part'"),
+        (json.loads, r"a worker process failed: JSONDecodeError: Expecting value"),
+        (lambda_of, r"a worker process failed: .*lambda"),
+    ],
+)
+def test_what_goes_wrong_apart_is_told_by_its_text(function, told):
+    with pytest.raises(EngramError, match=told):
+        run_apart(function, "nothing")
 
 
 def test_work_apart_is_nicer():

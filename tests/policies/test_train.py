@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,15 @@ from safetensors.torch import load_file
 
 import engram.policies.training.frames as module
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
+from engram.core.errors import (
+    EngramError,
+    InvalidInputError,
+    NonFiniteError,
+    StoreLockedError,
+    UnknownNameError,
+    WeightsError,
+)
+from engram.core.lock import WriterLock
 from engram.policies import make_engram_vla_pre_post_processors
 from engram.policies.lerobot.processor_engram_vla import (
     DownsampleImages,
@@ -123,6 +132,20 @@ def test_resuming_nothing_is_an_error(dataset, tmp_path):
         ({"emphasis": (("stack", 2.0), ("stack", 3.0))}, "emphasis: stack, stack, expected each task once"),
         ({"gradient_steps": -1}, "gradient_steps: -1, expected 0 or more"),
         ({"stop_after": -1}, "stop_after: -1, expected 0 or more"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan, expected a finite number above 0"),
+        ({"learning_rate": -1.0}, "learning_rate: -1.0, expected a finite number above 0"),
+        ({"gradient_norm": 0.0}, "gradient_norm: 0.0, expected a finite number above 0"),
+        ({"weight_decay": float("nan")}, "weight_decay: nan, expected a finite number, 0 or more"),
+        ({"minutes": -5.0}, "minutes: -5.0, expected a finite number, 0 or more"),
+        ({"checkpoint_minutes": -1.0}, "checkpoint_minutes: -1.0, expected a finite number"),
+        ({"balance": float("nan")}, "balance: nan, expected a finite number, 0 or more"),
+        ({"foresight": float("inf")}, "foresight: inf, expected a finite number, 0 or more"),
+        ({"ema_decay": 2.0}, "ema_decay: 2.0, expected at least 0 and below 1"),
+        ({"seed": -1}, "seed: -1, expected 0 or more"),
+        ({"random_shift": -3}, "random_shift: -3, expected 0 or more"),
+        ({"image_size": 0}, "image_size: 0, expected at least 1"),
+        ({"n_action_steps": 99}, r"n_action_steps: 99, expected 1\.\.4"),
+        ({"batch_size": 40, "window": 16}, "batch_size: 40, expected a multiple of window, 16"),
         ({"keyframes": 0.5}, "keyframes: would change nothing, needs window"),
         ({"memory_dropout": 0.5}, "memory_dropout: would change nothing, needs a memory"),
         ({"memory_dropout": 1.0}, "memory_dropout: 1.0, expected at least 0 and below 1"),
@@ -188,6 +211,47 @@ def test_a_policy_that_lies_there_is_not_written_over(dataset, tmp_path):
     main(config(dataset, tmp_path, steps=1))
     with pytest.raises(InvalidInputError, match="holds a policy already; choose another folder, or --resume"):
         main(config(dataset, tmp_path, steps=1))
+
+
+def test_a_number_that_is_not_finite_is_named_by_episode_and_frame(tmp_path, monkeypatch):
+    def broken(size):
+        return np.full(size, np.nan) if next(drawn) == 12 + 5 else rng.normal(size=size)
+
+    drawn, rng = iter(range(100)), np.random.default_rng(0)
+    monkeypatch.setattr(np.random, "default_rng", lambda _: SimpleNamespace(integers=rng.integers, normal=broken))
+    root = make_dataset(tmp_path / "broken", episodes=2)
+    monkeypatch.undo()
+    with pytest.raises(NonFiniteError, match=r"observation\.state is not finite in frame 5 of episode 1"):
+        main(config(root, tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_training_that_diverges_ends_before_it_saves(dataset, tmp_path, processes):
+    out = tmp_path / "out"
+    main(config(dataset, out, stop_after=2, processes=processes))
+    kept = weights(out)
+    with pytest.raises(EngramError, match=f"training, step .*not finite; the last checkpoint in {out} is kept"):
+        main(config(dataset, out, resume=True, processes=processes, learning_rate=1e30))
+    now = weights(out)
+    assert all(torch.equal(now[name], kept[name]) for name in kept)
+    assert all(tensor.isfinite().all() for tensor in load_file(out / "policy" / "model.safetensors").values())
+
+
+def test_two_trainings_do_not_share_a_folder(dataset, tmp_path):
+    lock = WriterLock(tmp_path / "out")
+    with pytest.raises(StoreLockedError, match=f"out: already being written by process {os.getpid()}"):
+        main(config(dataset, tmp_path / "out", steps=1))
+    lock.release()
+    assert not (tmp_path / "out" / "policy").exists()
+
+
+def test_places_may_lie_at_home(dataset, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "data").symlink_to(dataset)
+    assert main(config("~/data", "~/out", steps=1, cache="~/frames")) == tmp_path / "out" / "policy"
+    assert (tmp_path / "frames" / "meta.json").is_file()
 
 
 def test_an_emphasis_on_a_task_that_the_dataset_has_not_is_said_before_processes_begin(dataset, tmp_path):

@@ -1,6 +1,7 @@
 """Recording: LeRobot reads it back, labels are clean, runs resume, seeds stay apart."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from engram.core.control import proprioception
-from engram.core.errors import InvalidInputError, UnknownNameError
+from engram.core.errors import InvalidInputError, StoreLockedError, UnknownNameError
 from engram.core.provenance import dataset_hash
 from engram.runtime.record import (
     EPISODE_LOG,
@@ -188,6 +189,55 @@ def test_what_cannot_be_merged_is_named(config: RecordConfig, report: RecordRepo
         with pytest.raises(InvalidInputError, match=message):
             merge(MergeConfig(parts, where))
     assert not Path(root).exists()
+
+
+@pytest.mark.render
+def test_a_root_may_end_with_a_slash_or_lie_at_home(
+    config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    small = replace(config, tasks=("reach",), episodes=1, image_size=16, workers=1)
+    first = record(replace(small, root="~/data/first/"))
+    second = record(replace(small, root=f"{tmp_path}/data/second/", first_seed=200_000))
+    assert first.root == str(tmp_path / "data" / "first")
+    assert merge(MergeConfig(("~/data/first", second.root), "~/data/both/")).episodes == 2
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["both", "first", "second"]
+
+
+def test_two_recordings_do_not_share_a_folder(
+    config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.runtime.record as module
+
+    two = replace(config, root=str(tmp_path / "two"), workers=1)
+    unfinished = tmp_path / "two.parts" / "reach-000.unfinished"
+
+    def meanwhile(part: module.Part) -> None:
+        unfinished.mkdir()
+        with pytest.raises(StoreLockedError, match=f"two.parts: already being written by process {os.getpid()}"):
+            record(two)
+        assert unfinished.is_dir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_record_part", meanwhile)
+    with pytest.raises(KeyboardInterrupt):
+        record(two)
+
+
+def test_no_episode_is_merged_twice(config: RecordConfig, tmp_path: Path) -> None:
+    kind = {"task": "reach", "noise": False, "pushed": False}
+    for name, seeds in (("a", (100_000, 100_001)), ("b", (100_001, 100_002))):
+        (tmp_path / name / "meta").mkdir(parents=True)
+        (tmp_path / name / "meta" / "info.json").write_text(json.dumps({"fps": 10, "features": {}}))
+        lines = (json.dumps({**kind, "seed": seed}) + "\n" for seed in seeds)
+        (tmp_path / name / EPISODE_LOG).write_text("".join(lines))
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    for parts, message in (
+        ((a, a + "/"), "a named twice, expected each recording once"),
+        ((a, b), "a and .*b both hold reach of seed 100001, which would count twice; .* another --first-seed"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            merge(MergeConfig(parts, str(tmp_path / "all")))
 
 
 def test_a_task_with_several_options_gets_several_tables() -> None:

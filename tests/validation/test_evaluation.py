@@ -14,7 +14,15 @@ from engram.sim.experts.simple import ReachExpert
 from engram.sim.tasks.placement import above
 from engram.sim.tasks.reach import HOVER_M
 from engram.sim.world import MujocoWorld, WorldConfig
-from engram.validation.evaluation import ExpertRunner, HeldOutWords, evaluate, evaluate_experts, evaluate_swap, measure
+from engram.validation.evaluation import (
+    ExpertRunner,
+    HeldOutWords,
+    evaluate,
+    evaluate_checkpoint,
+    evaluate_experts,
+    evaluate_swap,
+    measure,
+)
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +92,12 @@ def test_a_policy_that_acts_like_the_expert_does_what_the_expert_does(world: Muj
     experts = evaluate_experts(("reach", "press_button"), episodes=3, progress=False)
     assert through_policy.per_task == experts.per_task
     assert through_policy.mean_steps == experts.mean_steps
+
+
+@pytest.mark.parametrize("option", [{"execute_steps": 2}, {"ensemble": True}, {"adaptive_m": 0.02}])
+def test_a_policy_of_ones_own_replans_as_it_does(option: dict) -> None:
+    with pytest.raises(InvalidInputError, match="not for mine:POLICY, which says itself how its chunks follow"):
+        evaluate_checkpoint("mine:POLICY", ("reach",), episodes=1, **option)
 
 
 class DeafReach(ReachExpert):
