@@ -77,9 +77,12 @@ class Health:
             self.counts[name] += amount
 
     def note(self, key: str, text: str) -> None:
-        """Show a fact, such as a version, in the diagnostics."""
+        """Show a fact, such as a version, in the diagnostics; an empty ``text`` takes it away."""
         with self._lock:
-            self._notes[key] = text
+            if text:
+                self._notes[key] = text
+            else:
+                self._notes.pop(key, None)
 
     def problem(self, key: str, text: str, level: str = WARN, *, lasting: bool = False) -> None:
         """Note a problem; a later one with the same ``key`` replaces it. ``lasting`` ones stay until cleared.

@@ -429,10 +429,8 @@ class LearnerSession(ExperienceSession):
             note(f"changed since the last start: {what}", how)
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
-        if self._trouble:
-            note("what practice found is not learnt", self._trouble)
-        if self._went_back:
-            note("training went back", self._went_back)
+        note("what practice found is not learnt", self._trouble)
+        note("training went back", self._went_back)
         super().show()
         note("lineage", str(self.learner.lineage))
         note(DRIVING, self.library.current)
