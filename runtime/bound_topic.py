@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from engram.core.claims import UNKNOWN, WriterClaim
@@ -12,6 +13,19 @@ from engram.runtime.health import ERROR, Health
 
 PATIENCE_S = 5.0
 """A writer whose node stays unknown for so long is refused [s]."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A message that does not count yet."""
+
+    msg: Any
+    gid: bytes
+    """Its writer."""
+    since_s: float
+    """Since when it waits, on the clock of its topic."""
+    counted: bool = False
+    """It is among those that were refused."""
 
 
 class BoundTopic:
@@ -40,39 +54,40 @@ class BoundTopic:
     ) -> None:
         self._topic, self._claim, self._robot_id = topic, claim, robot_id
         self._callback, self._health, self._clock = callback, health, clock
-        self._waiting: deque[tuple[Any, bytes, float]] = deque(maxlen=kept)  # message, writer, since when [monotonic s]
+        self._waiting: deque[_Waiting] = deque(maxlen=kept)
 
     def take(self, msg: Any, gid: bytes) -> None:
         """Take a message of the writer ``gid``."""
-        reason, now = self._claim.refusal(gid), self._clock()
-        if reason not in ("", UNKNOWN):
-            self._health.count(f"refused from other writers: {self._topic}")
-        if not reason or self._may_wait(reason, gid, now):
-            self._waiting.append((msg, gid, now))
+        reason, one = self._claim.refusal(gid), _Waiting(msg, gid, self._clock())
+        if not reason or self._may_wait(one, reason):
+            self._waiting.append(one)
         if not reason:
             self.retry()  # what waits of its writer comes first
 
     def retry(self) -> None:
         """Look again whether the messages that wait may be taken by now."""
         # each writer is judged once: what waits of it stays in order
-        reasons = {gid: self._claim.refusal(gid) for gid in {gid for _, gid, _ in self._waiting}}
+        reasons = {gid: self._claim.refusal(gid) for gid in {one.gid for one in self._waiting}}
         for _ in range(len(self._waiting)):
-            msg, gid, since = self._waiting.popleft()
-            if not reasons[gid]:
-                self._pass_on(msg)
-            elif self._may_wait(reasons[gid], gid, since):
-                self._waiting.append((msg, gid, since))
+            one = self._waiting.popleft()
+            if not reasons[one.gid]:
+                self._pass_on(one.msg)
+            elif self._may_wait(one, reasons[one.gid]):
+                self._waiting.append(one)
 
-    def _may_wait(self, reason: str, gid: bytes, since: float) -> bool:
-        """Tell whether a message, refused for ``reason`` and here since then, may count later; else name the reason.
+    def _may_wait(self, one: _Waiting, reason: str) -> bool:
+        """Tell whether a message that is refused for ``reason`` may count later; else name the reason, and count it.
 
         It may where its writer's name is to come, and where the writer waits for its predecessor to go: what is latched
         comes only once.
         """
-        if reason == UNKNOWN and self._clock() - since < PATIENCE_S:
+        if reason == UNKNOWN and self._clock() - one.since_s < PATIENCE_S:
             return True
+        if not one.counted:
+            self._health.count(f"refused from other writers: {self._topic}")
+            one.counted = True
         self._health.problem(f"writer of {self._topic}", reason, ERROR)
-        return self._claim.may_succeed(gid)
+        return self._claim.may_succeed(one.gid)
 
     def _pass_on(self, msg: Any) -> None:
         meant, ours = getattr(msg, "robot_id", ""), self._robot_id

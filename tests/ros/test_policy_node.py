@@ -410,7 +410,7 @@ def test_goal_by_goal_another_correction_is_tried_and_how_it_ended_is_kept(graph
 def test_an_instruction_that_no_task_knows_is_rejected_with_the_wordings(graph, capsys):
     Robot(graph)
     assert cli.main(["do", "dance on the table", "--domain", str(graph.domain)]) == 1
-    assert "rejected: no task fits 'dance on the table'; for example:" in capsys.readouterr().out
+    assert "rejected (no task fits 'dance on the table'; for example:" in capsys.readouterr().out
     _, result = send_goal(graph, "dance on the table", task="reach")
     graph.wait(result.done, 60, "result")
     outcome = result.result().result

@@ -57,9 +57,21 @@ def test_a_writer_that_stays_without_a_name_is_refused():
     desk.topic.take("a", ONE)
     desk.wait(PATIENCE_S)
     assert desk.said() == "writer of command: its node is not known yet"
+    assert desk.health.counts["refused from other writers: command"] == 1
     desk.there = {ONE: "/safety_node"}
     desk.wait(1.0)
     assert desk.heard == []
+
+
+def test_a_message_whose_writer_turns_out_to_be_another_is_counted_too():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: ""}
+    desk.topic.take("a", ONE)
+    assert desk.health.counts["refused from other writers: command"] == 0
+    desk.there = {ONE: "/intruder"}
+    desk.wait(0.1)
+    assert desk.said() == "writer of command: from /intruder, expected /safety_node"
+    assert desk.health.counts["refused from other writers: command"] == 1
 
 
 def test_what_a_successor_latched_is_taken_when_its_predecessor_is_gone():
