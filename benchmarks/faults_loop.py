@@ -35,6 +35,8 @@ START_S = 300.0
 NOT_OURS = ("lifecycle_manager", "rviz2", "extra_node")
 REFUSALS = ("problems ", "refus", "reject", "invalid", "stale", "unfit", "ignored", "filter ", "drops", "not ")
 """How names of counters begin, or what is in them, that count what was not taken."""
+REGULAR = ("episodes not learnt from", "candidates not shown")
+"""How names of counters begin that grow as the loop works, whatever is sent to it."""
 
 
 class TrialError(EngramError):
@@ -121,7 +123,8 @@ class Loop:
         found: Counter[str] = Counter()
         for name, status in self.status.items():
             for item in status.values:
-                if any(word in item.key for word in REFUSALS) and item.value.isdigit():
+                refusal = any(word in item.key for word in REFUSALS) and not item.key.startswith(REGULAR)
+                if refusal and item.value.isdigit():
                     found[f"{name}: {item.key}"] = int(item.value)
         return found
 

@@ -108,6 +108,19 @@ def test_facts_are_acknowledged_by_their_sequence_and_what_was_told_after_it_may
     assert ledger.lost({}) == ["cup: seen 2 times, now 0"]
 
 
+def test_a_node_that_is_told_apart_from_another_gives_sightings_back_and_nothing_else_lowers_them():
+    ledger = MemoryLedger()
+    ledger.told("a", 1, {"cup": 8, "bowl": 8, "plate": 8})
+    ledger.told("a", 2, {"cup": 6})
+    ledger.durable(2)
+    assert ledger.acknowledged == {"cup": 6, "bowl": 8, "plate": 8}
+    ledger.told("a", 3, {"plate": 5})  # killed before anybody hears whether that is durable
+    ledger.told("b", 3, {"bowl": 6})  # what a process begins with is what was kept
+    ledger.told("b", 4, {"bowl": 5})
+    ledger.durable(4)
+    assert ledger.lost({"cup": 6, "bowl": 5, "plate": 5}) == ["bowl: seen 8 times, now 5"]
+
+
 def test_what_was_deleted_shortly_before_a_kill_may_be_there_or_not():
     ledger = MemoryLedger()
     ledger.told("a", 1, {"cup": 1, "bowl": 1, "plate": 1})
