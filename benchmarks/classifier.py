@@ -55,7 +55,8 @@ TARGETS = {"right": 0.97, "false_success": 0.01}
 STILL = 20
 """Steps for which a goal that stands still is shown."""
 SEEDS = f"from {FIRST_LABELLED} (labelled), from {FIRST_SEED} (judged), {SEED} (practice)"
-CODE = tuple(f"{room}/**/*" for room in ["core", "learning", "memory", "perception", "policies", "runtime", "sim"])
+_ROOMS = ("app", "core", "learning", "memory", "perception", "policies", "runtime", "sim", "validation")
+CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "policies/checkpoints/**/*")
 """What the goals and the classifiers depend on."""
 SETTINGS = {
     "labelled": LABELLED,

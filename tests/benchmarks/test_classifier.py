@@ -4,12 +4,19 @@ import math
 
 import numpy as np
 
-from engram.benchmarks.classifier import _reordered, rows_of
+from engram.benchmarks.classifier import CODE, ClassifierBenchmark, _reordered, rows_of
 from engram.benchmarks.results_learning import _told
 from engram.core.context_rows import ContextRows
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED
 from engram.learning.replay.buffer import Episode
 from engram.learning.rewards.success_classifier import figures_of
+
+
+def test_a_quick_run_keeps_its_goals_apart_and_no_compiled_file_makes_them_other_goals(tmp_path):
+    quick, whole = (ClassifierBenchmark(quick=quick, work=tmp_path).kept for quick in (True, False))
+    assert quick != whole
+    assert {quick.parent, whole.parent} == {tmp_path}
+    assert all(pattern.endswith(".py") or pattern.startswith("policies/checkpoints") for pattern in CODE)
 
 
 def test_what_was_told_is_counted_against_what_was_so_robot_by_robot():
