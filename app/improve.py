@@ -68,11 +68,12 @@ class ImproveConfig:
     """Who says what went well: memory; the folder of a classifier (engram classifier), for what the memory cannot
     judge; or oracle (the simulator, which no robot has)."""
     algorithm: str = "behavior_cloning"
-    """Update rule: a name, or package.module:attribute of your own."""
+    """Update rule: behavior_cloning; with critics, which learn from failures, too: advantage_cloning, edit_actor,
+    best_of_n or noise_steering; or package.module:attribute of your own."""
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     updates: int = 40
-    """Updates that each success pays for."""
+    """Updates that each success pays for, and with critics each failure."""
     search: int = 50
     """Episodes of a search for a correction of all motions: how far they lead, and in which direction. If its best one
     is surely better than none, it becomes part of the weights and the next search begins; else the search goes on.
@@ -119,6 +120,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         UnknownNameError: no such task, twin or policy; lists those there are.
         InvalidInputError: the folder holds another practice, or the policy cannot be trained.
     """
+    from engram.learning.algorithms import ALGORITHMS
     from engram.policies.loading import load_policy  # torch: only for those who practise
     from engram.policies.vla.chunking import follow
     from engram.sim.tasks import get_task
@@ -151,6 +153,11 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
     if config.search:
         refuse(config, ("exploration", "updates"), f": nothing is imitated while search is {config.search}")
+        if config.algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
+            raise InvalidInputError(
+                f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
+                f"{config.search}; expected search 0"
+            )
     judge = _judge(config)
     _check_words(get_task(config.task), judge)
     folder = folder_of(config)

@@ -39,11 +39,17 @@ CELLS = {
 """Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
 USUAL = tuple(CELLS)[:2]
 """Those of all arms."""
+CRITICS = {"exploration": 0.2, "search": 0, "updates": 20}
+"""Critics see more in larger noise; they learn from failures, too, so that each episode pays for fewer updates."""
 ARMS: dict[str, dict[str, Any]] = {
     "cloning": {"exploration": 0.0, "search": 0},
     "noisy cloning": {"exploration": 0.1, "search": 0},
     "corrections": {"search": 50},
     "helped cloning": {"exploration": 0.1, "search": 0, "oracle_help": 0.1},
+    "advantage cloning": {"algorithm": "advantage_cloning", **CRITICS},
+    "edit actor": {"algorithm": "edit_actor", **CRITICS},
+    "best of n": {"algorithm": "best_of_n", **CRITICS},
+    "noise steering": {"algorithm": "noise_steering", **CRITICS},
 }
 """Arm -> settings of ``engram improve``."""
 LONG = ("noisy cloning", "corrections")
@@ -62,7 +68,8 @@ class ImprovementBenchmark:
     """One seed of 20 episodes in the first cell, measured on 10."""
     arms: tuple[str, ...] = ("cloning", "noisy cloning", "corrections")
     """Which ones: cloning; noisy cloning; corrections of all motions, searched for in 50 episodes each;
-    helped cloning, where an expert takes over in a tenth of the steps."""
+    helped cloning, where an expert takes over in a tenth of the steps; with critics: advantage cloning, edit actor,
+    best of n, noise steering."""
     cells: tuple[str, ...] = USUAL
     """Which ones."""
     seeds: int = 3

@@ -1,4 +1,4 @@
-"""The learner: takes successes of its own policy, trains at a pace they set, makes candidate weights, and resumes."""
+"""The learner: takes episodes of its own policy, trains at a pace they set, makes candidate weights, and resumes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class LearnerConfig:
     """Pace and size of the learning."""
 
     updates_per_episode: int = 40
-    """Updates that each new success pays for, so that learning keeps step with experience; 0: nothing is imitated."""
+    """Updates that each new episode to learn from pays for, so that learning keeps step with experience: a success, or,
+    for algorithms with critics, a failure, too. 0: nothing is imitated."""
     batch_size: int = 32
     """Control steps in an update."""
     window: int = 16
@@ -123,7 +124,7 @@ class Learner:
         self._specs = tensor_specs(self.algorithm.weights())
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
         self._stream: EpisodeStream | None = None
-        if self.algorithm.whole_episodes:
+        if self.algorithm.whole_episodes and not self.algorithm.whole_replay:
             streams = max(1, self.config.batch_size // self.config.window)
             self._stream = EpisodeStream(self._replay, streams, self.config.window)
         settings = json.loads(json.dumps(asdict(self.config)))
@@ -137,7 +138,17 @@ class Learner:
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        names = ("episodes", "successes", "updates", "update_credit", "corrections", "candidates", "loss", "parent")
+        names = (
+            "episodes",
+            "successes",
+            "failures",
+            "updates",
+            "update_credit",
+            "corrections",
+            "candidates",
+            "loss",
+            "parent",
+        )
         return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
 
     @property
@@ -150,12 +161,14 @@ class Learner:
 
     @property
     def teaches(self) -> str:
-        """What successes give it to learn, in words; begins with ``nothing`` where there is nothing."""
+        """What episodes give it to learn, in words; begins with ``nothing`` where there is nothing."""
         state, alone = self._progress, self._progress.passed_over.get(ALONE, 0)
         if not self.config.updates_per_episode:
             return (
                 "nothing: updates_per_episode is 0, so no success is imitated; a correction that practice finds teaches"
             )
+        if state.failures:
+            return f"{state.successes} successes and {state.failures} failures"
         if state.successes:
             return f"{state.successes} successes" + (f", {alone} of {ALONE} passed over" if alone else "")
         if alone:
@@ -164,7 +177,7 @@ class Learner:
 
     @property
     def passed_over(self) -> dict[str, int]:
-        """Successful episodes that were not learnt from, by reason; see ``engram.learning.experience.eligibility``."""
+        """Episodes to learn from that were not, by reason; see ``engram.learning.experience.eligibility``."""
         return dict(self._progress.passed_over)
 
     def poll(self) -> int:
@@ -177,9 +190,9 @@ class Learner:
 
     def _take(self, info: EpisodeInfo) -> int:
         """Learn from the episode from now on, if it may be learnt from; return 1 if so, else 0."""
-        state = self._progress
+        state, all_teach = self._progress, self.algorithm.learns_from_failures
         state.episodes += 1
-        if not info.success:
+        if not info.success and not (all_teach and info.judged):
             return 0
         if reason := self.why_not(info):
             return self._pass_over(reason)
@@ -187,7 +200,7 @@ class Learner:
             transitions = self._source.episode(info.number)
             if not transitions:  # the store's bound has let it go
                 return 0
-            if not self.config.imitate_own and not shows_more(transitions):
+            if not (all_teach or self.config.imitate_own or shows_more(transitions)):
                 return self._pass_over(ALONE)
             self._replay.add(info.number, self._read_of(transitions))
         except StoreError:  # the episodes after it are learnt from all the same
@@ -197,7 +210,8 @@ class Learner:
         except InvalidInputError:  # of other images or tokens than the network's, or than the buffer's
             return self._pass_over(MISFIT)
         state.experience = _after(state.experience, transitions)
-        state.successes += 1
+        state.successes += info.success
+        state.failures += not info.success
         state.update_credit += self.config.updates_per_episode
         return 1
 
@@ -339,8 +353,10 @@ class Learner:
     def _update(self) -> Mapping[str, float]:
         state = self._progress
         seed = (self.config.seed, state.updates)
-        batch: Batch | Windows
-        if self._stream is not None:
+        batch: Batch | Windows | Sequence[Episode]
+        if self.algorithm.whole_replay:
+            batch = self._replay.episodes
+        elif self._stream is not None:
             batch = self._stream.next(seed)
         else:
             batch = self._replay.sample(self.config.batch_size, seed)
@@ -442,7 +458,7 @@ class Learner:
         except UnreadableStoreError as error:  # the training state is not what is damaged
             raise StoreError(str(error)) from error
         for info in known:
-            if info.number not in numbers or not info.success:
+            if info.number not in numbers or not (info.success or self.algorithm.learns_from_failures):
                 continue
             with suppress(StoreError, InvalidInputError):  # damaged: the training goes on without it
                 if transitions := self._source.episode(info.number):  # the store's bound may have let it go

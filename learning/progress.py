@@ -31,14 +31,16 @@ class Progress:
     episodes: int = 0
     """Episodes that were looked at."""
     successes: int = 0
-    """Episodes that entered the replay buffer."""
+    """Successful episodes that entered the replay buffer."""
+    failures: int = 0
+    """Failed ones that did; only for algorithms that learn from failures."""
     experience: str = ""
     """Digest of what has entered it, in that order."""
     passed_over: dict[str, int] = field(default_factory=dict)
-    """Reason -> successful episodes that were not learnt from."""
+    """Reason -> episodes to learn from that were not."""
     updates: int = 0
     update_credit: int = 0
-    """Updates that successes have paid for and that are not taken yet."""
+    """Updates that episodes have paid for and that are not taken yet."""
     at_candidate: int = 0
     """Updates when the last candidate was made."""
     corrections: int = 0

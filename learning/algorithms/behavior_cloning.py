@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,16 +11,16 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
-from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
+from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
 from engram.learning.algorithms.distillation import ActionUnits, distill_head
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
+from engram.learning.algorithms.training_state import contiguous, into_optimizer, of_optimizer, packed, under, unpacked
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode, shown
 from engram.learning.rewards.goal import kind_of
@@ -58,6 +57,10 @@ class BehaviorCloningConfig:
             raise InvalidInputError(f"BehaviorCloningConfig.rehearsal: {self.rehearsal}, expected 0 to below 1")
 
 
+REHEARSED_EVERY = 4
+"""Control steps from one picture of an episode to the next in which other goals are asked for."""
+
+
 class BehaviorCloning(Algorithm):
     """Imitates single control steps.
 
@@ -79,7 +82,7 @@ class BehaviorCloning(Algorithm):
         rehearsal: Rehearsal | None = None,
         units: ActionUnits | None = None,
     ) -> None:
-        self._rehearsal, self._units = rehearsal, units
+        self._rehearsal, self.units = rehearsal, units
         self.can_correct = units is not None
         self.lineage, self.chunk_steps, self.token_width = lineage, chunk_steps, token_width
         self.config = config or BehaviorCloningConfig()
@@ -127,10 +130,10 @@ class BehaviorCloning(Algorithm):
 
         Each kind of goal counts as much as any other. Answers to the goals that a rehearsal asks for stay.
         """
-        if self._units is None:
+        if self.units is None:
             return super().correct(shown, seed, check, others)
         torch.manual_seed(seed)
-        units, network = self._units, cast(EngramVLAPolicy, self.policy)
+        units, network = self.units, cast(EngramVLAPolicy, self.policy)
         kept = self._kept(shown, others, check)
         parts: dict[tuple[str, MotionCorrection], list[Tensor]] = {}
         for batch, correction in shown:
@@ -180,20 +183,40 @@ class BehaviorCloning(Algorithm):
         """Return the kinds of goals in ``batch``."""
         return {kind_of(words) for words in batch["task"]}
 
+    @property
+    def network(self) -> EngramVLAPolicy:
+        """The network whose weights are shipped."""
+        return cast(EngramVLAPolicy, self._averaged)
+
     def conditions(self, episode: Episode) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) at each step of ``episode``."""
-        return self._condition(shown([(episode, step) for step in range(len(episode))]))
+        return self._condition(self._batch(episode))
+
+    def rehearsed(self, episode: Episode) -> Tensor:
+        """Return what that head is conditioned by (m, c) in goals of other kinds than ``episode``; m may be 0.
+
+        They are asked for in pictures of ``episode``, or in what :meth:`see` was shown.
+        """
+        kept = self._kept([(self._pictures(episode), MotionCorrection())], (), lambda: None)
+        return kept if len(kept) else torch.zeros(0, self.network.model.condition_size)
+
+    def _batch(self, episode: Episode) -> Any:
+        """Return all of ``episode``, without actions."""
+        return shown([(episode, step) for step in range(len(episode))])
+
+    def _pictures(self, episode: Episode) -> Any:
+        """Return what of ``episode`` shows other goals well enough: some steps, without actions."""
+        return shown([(episode, step) for step in range(0, len(episode), REHEARSED_EVERY)])
 
     @torch.no_grad()
     def _condition(self, batch: Any) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) in ``batch``."""
-        network = cast(EngramVLAPolicy, self._averaged)
         asked = {name: value for name, value in batch.items() if name not in ("action", UNLEARNT_KEY)}
-        return network.model.condition(dict(self._preprocess(to_tensors(asked))))
+        return self.network.model.condition(dict(self._preprocess(to_tensors(asked))))
 
     def weights(self) -> bytes:
         """Return the averaged weights as a safetensors file."""
-        return save(_contiguous(self._averaged.state_dict()))
+        return save(contiguous(self._averaged.state_dict()))
 
     def see(self, others: Sequence[Episode]) -> None:
         """Rehearse other goals on what the policy saw when it carried them out."""
@@ -208,31 +231,20 @@ class BehaviorCloning(Algorithm):
         """Return weights, averages, optimiser, step and carried tensors as one safetensors block."""
         tensors = {f"policy.{k}": v for k, v in self.policy.state_dict().items()}
         tensors |= {f"averaged.{k}": v for k, v in self._averaged.state_dict().items()}
-        for index, entries in self._optimizer.state_dict()["state"].items():
-            tensors |= {f"optimizer.{index}.{k}": v for k, v in entries.items()}
+        tensors |= of_optimizer(self._optimizer, "optimizer.")
         tensors |= {f"carried.{k}": v for k, v in self._carried.items()}
-        about = {"steps": self._steps, "config": asdict(self.config)}
-        return save(_contiguous(tensors), metadata={"behavior_cloning": json.dumps(about)})
+        return packed(tensors, "behavior_cloning", {"steps": self._steps, "config": asdict(self.config)})
 
     def restore(self, state: bytes) -> None:
         """Go on from :meth:`save`; if it is damaged or of another network: WeightsError, and nothing has changed."""
-        try:
-            tensors = load(state)
-            header = json.loads(state[8 : 8 + int.from_bytes(state[:8], "little")])
-            about = json.loads(header["__metadata__"]["behavior_cloning"])
-        except (*DAMAGED, SafetensorError) as error:
-            raise WeightsError(f"training state cannot be read: {error}") from error
+        tensors, about = unpacked(state, "behavior_cloning")
         found, network = tensor_specs(state), tensor_specs(self.weights())
         for prefix in ("policy.", "averaged."):  # before anything is changed: PyTorch loads what fits, then raises
-            compare_specs(_under(found, prefix), network, "training state of another network")
-        self.policy.load_state_dict(_under(tensors, "policy."))
-        self._averaged.load_state_dict(_under(tensors, "averaged."))
-        entries: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in _under(tensors, "optimizer.").items():
-            index, name = key.split(".", 1)
-            entries.setdefault(int(index), {})[name] = tensor
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": entries})
-        self._carried = _under(tensors, "carried.")
+            compare_specs(under(found, prefix), network, "training state of another network")
+        self.policy.load_state_dict(under(tensors, "policy."))
+        self._averaged.load_state_dict(under(tensors, "averaged."))
+        into_optimizer(self._optimizer, tensors, "optimizer.")
+        self._carried = under(tensors, "carried.")
         self._steps = int(about["steps"])
 
     def begin(self, weights: bytes) -> None:
@@ -259,11 +271,3 @@ class BehaviorCloning(Algorithm):
             mine.lerp_(live, 1 - decay)
         for kept, newest in zip(self._averaged.buffers(), self.policy.buffers(), strict=True):
             kept.copy_(newest)
-
-
-def _contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k: v.detach().contiguous().clone() for k, v in tensors.items()}  # a clone: shared storage is refused
-
-
-def _under[T](entries: Mapping[str, T], prefix: str) -> dict[str, T]:
-    return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}

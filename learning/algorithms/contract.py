@@ -26,8 +26,12 @@ class Algorithm(ABC):
     lineage: Lineage
     """Of its weights: the learner takes experience of this lineage alone, and its candidates carry it."""
     whole_episodes: bool = False
-    """What an update learns from. False = single control steps, a ``Batch``. True = the next ``Windows`` of episodes
-    that are walked through from their begin, as a policy with a memory of its episode needs them."""
+    """What updates and corrections learn from. False = single control steps, a ``Batch``. True = the next ``Windows``
+    of episodes that are walked through from their begin, as a policy with a memory of its episode needs them."""
+    whole_replay: bool = False
+    """An update gets all episodes of the replay buffer instead, the oldest first, and draws by itself."""
+    learns_from_failures: bool = False
+    """The learner takes judged failures, too, and successes in which the policy acted alone."""
     token_width: int = 0
     """Numbers in a token of memory/context that the policy acts on. The learner takes no experience without such
     tokens, which would unlearn their use. 0: it acts on none, and none reach it."""
@@ -37,7 +41,7 @@ class Algorithm(ABC):
     """Actions in a chunk of the policy; 0 = as ``ReplayConfig.chunk_size`` says."""
 
     @abstractmethod
-    def update(self, batch: Batch | Windows, seed: int) -> Mapping[str, float]:
+    def update(self, batch: Batch | Windows | Sequence[Episode], seed: int) -> Mapping[str, float]:
         """Take one optimiser step on ``batch`` and return its metrics, ``loss`` among them.
 
         Everything random follows from ``seed``.

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from engram.learning.motion_correction import MotionCorrection
 from engram.policies.vla.flow import integrate
+from engram.policies.vla.layers import FlowHead
 from engram.policies.vla.network import EngramVLA
 
 
@@ -46,13 +47,21 @@ class ActionUnits:
         self._shift, one = postprocess(torch.stack((torch.zeros(1, width), torch.ones(1, width))))[:, 0]
         self._unit = one - self._shift
 
+    def actions(self, answers: Tensor) -> Tensor:
+        """Return the actions (..., a) that normalised ``answers`` mean, within what actions may be."""
+        return (answers * self._unit + self._shift).clamp(-1.0, 1.0)
+
+    def answers(self, actions: Tensor) -> Tensor:
+        """Return ``actions`` (..., a) as normalised answers."""
+        return (actions - self._shift) / self._unit
+
     def corrected(self, answers: Tensor, correction: MotionCorrection) -> Tensor:
         """Return normalised ``answers`` (n, h, a) with their motions corrected by ``correction``."""
-        actions = (answers * self._unit + self._shift).clamp(-1.0, 1.0)
+        actions = self.actions(answers)
         matrix = torch.tensor(correction.matrix(), dtype=actions.dtype)
         shift = torch.tensor(correction.shift, dtype=actions.dtype)
         actions[..., :3] = (actions[..., :3] @ matrix.T + shift).clamp(-1.0, 1.0)
-        return (actions - self._shift) / self._unit
+        return self.answers(actions)
 
 
 def distill_head(
@@ -90,15 +99,23 @@ def distill_head(
             split = answers.split([*parts, rest])
             corrected = [correct(each) for (_, correct), each in zip(seen, split[:-1], strict=True)]
             answers = torch.cat((*corrected, split[-1]))
-        time = torch.randint(steps, (len(condition), 1)) / steps  # those at which the flow is asked
-        point = start + time[..., None] * (answers - start)
-        loss = (head(point[:, None], time, condition)[:, 0] - (answers - start)).square().mean()
+        loss = flow_error(head, condition, start, answers, steps).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(head.parameters(), 1.0)
         optimizer.step()
         loss_at_end += (float(loss.detach()) - loss_at_end) / min(update + 1, 100)
     return loss_at_end
+
+
+def flow_error(head: FlowHead, condition: Tensor, start: Tensor, answers: Tensor, steps: int) -> Tensor:
+    """Return how far (n,) the flow of ``head`` is from leading ``start`` (n, h, a) straight to ``answers`` (n, h, a).
+
+    It is asked at a random one of the times at which it is followed in ``steps`` Euler steps.
+    """
+    time = torch.randint(steps, (len(condition), 1)) / steps
+    point = start + time[..., None] * (answers - start)
+    return (head(point[:, None], time, condition)[:, 0] - (answers - start)).square().mean((1, 2))
 
 
 def _drawn(conditions: Tensor, count: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,6 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
 from engram.learning.rewards.goal import kind_of
-from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.training.sequences import SequenceFeed, Window
 from engram.policies.vla.contract import STATE_KEY
@@ -107,15 +106,17 @@ class EpisodeCloning(BehaviorCloning):
             check()
             yield whole(one)
 
-    def conditions(self, episode: Episode) -> Tensor:
-        """Return what the head of the weights to ship is conditioned by (n, c) at each step of ``episode``."""
-        return self._condition(whole(episode))
+    def _batch(self, episode: Episode) -> Windows:
+        return whole(episode)
+
+    def _pictures(self, episode: Episode) -> Windows:
+        return whole(episode)
 
     @torch.no_grad()
     def _condition(self, batch: Windows) -> Tensor:
         """Return what the head of the weights to ship is conditioned by (n, c) at the steps of whole episodes."""
         feed, here = self._feed(batch)
-        rows, network = here.rows[here.valid], cast(EngramVLAPolicy, self._averaged)
+        rows, network = here.rows[here.valid], self.network
         seen = dict(self._preprocess(feed.frames.done(rows, network.config.chunk_size)))
         percept = feed.perceive(network.model, rows, _CPU)
         reading = feed.read(network.model, percept, seen[STATE_KEY], here, np.arange(len(rows)))

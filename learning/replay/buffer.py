@@ -1,4 +1,4 @@
-"""Replay buffer: successful episodes in RAM; batches of single control steps or windows of whole episodes come out."""
+"""Replay buffer: episodes in RAM; batches of single control steps or windows of whole episodes come out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ReplayConfig:
 
 @dataclass(frozen=True)
 class Episode:
-    """One successful episode."""
+    """One episode."""
 
     number: int
     task: str  # its name, or its words where no task is registered, as on a robot
@@ -58,6 +58,7 @@ class Episode:
     action: np.ndarray  # (n, a) float32, as executed: what a person corrected is the target
     person: np.ndarray  # (n,) bool: a person drove
     context: ContextRows | None = None  # what the policy read of memory/context; None: nothing
+    success: bool = True
 
     def __len__(self) -> int:
         return len(self.state)
@@ -155,7 +156,7 @@ class ReplayBuffer:
 
     def _new_and_old(self) -> tuple[list[Episode], list[Episode]]:
         if not self._episodes:
-            raise InvalidInputError("ReplayBuffer: empty, expected at least one successful episode")
+            raise InvalidInputError("ReplayBuffer: empty, expected at least one episode")
         episodes = list(self._episodes.values())
         return episodes[-self.config.newest :], episodes[: -self.config.newest]
 
@@ -172,7 +173,8 @@ class ReplayBuffer:
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
         words = transitions[0].instruction
         person = np.array([t.intervention for t in transitions])
-        return Episode(number, transitions[-1].task or words, words, small, state, action, person, context)
+        task, success = transitions[-1].task or words, transitions[-1].success
+        return Episode(number, task, words, small, state, action, person, context, success)
 
     def _drop_one(self, keep: int) -> None:
         """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""

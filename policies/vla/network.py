@@ -61,11 +61,12 @@ class EngramVLA(RememberingNetwork):
         state, action = config.robot_state_feature.shape[0], config.action_feature.shape[0]
         self.state = nn.Sequential(nn.Linear(state + 1, d), nn.SiLU(), nn.Linear(d, d))
         self.noise_shape = (config.chunk_size, action)
-        self.head = FlowHead(config.chunk_size, action, 2 * d + points, config.head_width, config.head_blocks)
+        self.condition_size = 2 * d + points
+        self.head = FlowHead(config.chunk_size, action, self.condition_size, config.head_width, config.head_blocks)
         # last, so that the other weights begin as those of a network without memory
         pictures = 1 + len(self.cameras) * config.image_tokens_side**2
         cells = len(self.cameras) * config.memory_cells_side**2
-        self.recall = None if config.memory == NONE else Recall(config, 2 * d + points, pictures, cells)
+        self.recall = None if config.memory == NONE else Recall(config, self.condition_size, pictures, cells)
 
     def standardise_language(self, embeddings: Tensor) -> None:
         """Fix mean and standard deviation of the instructions' embeddings from those of the data (n, 384)."""

@@ -19,7 +19,8 @@ class LearnerNodeConfig(NodeConfig):
     """Checkpoint to start from, or package.module:attribute of a Policy of your own. Only experience of its lineage is
     learnt from."""
     algorithm: str = "behavior_cloning"
-    """How it learns: a name of engram.learning.algorithms, or package.module:attribute of your own."""
+    """How it learns: behavior_cloning; with critics, which learn from failures, too: advantage_cloning, edit_actor,
+    best_of_n or noise_steering; or package.module:attribute of your own."""
     folder: str = "~/.local/share/engram/{robot_id}/learner"
     """Folder for experience, training state and weights; "{robot_id}" is filled in."""
     promote: str = param("gated", choices=("gated", "manual", "auto"))

@@ -403,7 +403,7 @@ def test_the_state_of_another_lineage_is_refused_though_it_fits(store, tmp_path)
 def test_an_algorithm_is_chosen_by_name_or_by_package_module_attribute(store):
     made = Learner(store, GoRight(), "tests.learning.test_learner:for_policy", config=CONFIG)
     assert isinstance(made.algorithm, BehaviorCloning)
-    with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'; valid: behavior_cloning"):
+    with pytest.raises(UnknownNameError, match="unknown learning algorithm 'sac'; valid: advantage_cloning, "):
         Learner(store, GoRight(), "sac")
     with pytest.raises(InvalidInputError, match="is the function no_algorithm, expected a Algorithm"):
         Learner(store, GoRight(), "tests.learning.test_learner:no_algorithm")

@@ -1,0 +1,375 @@
+"""Learning from failures, too: critics judge what was done, and the action head learns answers that they like better.
+
+What the policy sees stays as it is, so every episode is encoded once. Now and then critics are fitted to all episodes.
+An update asks a rule (one file each) for better answers than those of the policy as it was, and moves the action head
+towards them. The head that ships is a whole one, of the same architecture: nothing has to travel beside the weights,
+and gate and registry treat it as any other.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from engram.core.chunk_rows import chunk_rows, ends
+from engram.core.errors import CannotTrainError, InvalidInputError, WeightsError
+from engram.learning.algorithms.behavior_cloning import BehaviorCloning
+from engram.learning.algorithms.contract import Algorithm
+from engram.learning.algorithms.critics import CriticConfig, Critics, Judged, departure_of, fit, way_of
+from engram.learning.algorithms.distillation import flow_error
+from engram.learning.algorithms.training_state import into_optimizer, of_optimizer, packed, under, unpacked
+from engram.learning.motion_correction import MotionCorrection
+from engram.learning.replay.buffer import Episode
+from engram.learning.weights.manifest import compare_specs, tensor_specs
+from engram.policies.vla.flow import integrate
+
+
+@dataclass(frozen=True)
+class ValueLearningConfig:
+    """What the rules have in common."""
+
+    critic: CriticConfig = field(default_factory=CriticConfig)
+    first_fit: int = 20
+    """Episodes before the critics are fitted first; as many of each outcome as there are critics are needed, too."""
+    fit_every: int = 10
+    """New episodes after which they are fitted anew."""
+    answers: int = 8
+    """Answers of the policy as it was, kept of each control step."""
+    batch_size: int = 96
+    """Answers from which the action head learns in an update."""
+    kept: float = 0.3
+    """Share of these that are to other goals and stay as they are."""
+    learning_rate: float = 3e-4
+    """Of the action head."""
+    rule_learning_rate: float = 1e-3
+    """Of the network of the rule, if it has any."""
+    ema_decay: float = 0.98
+    """Decay of the running average of the head, which is what is shipped."""
+
+    def __post_init__(self) -> None:
+        for name in ("first_fit", "fit_every", "answers", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"ValueLearningConfig.{name}: {getattr(self, name)}, expected 1 or more")
+        if not 0.0 <= self.kept < 1.0:
+            raise InvalidInputError(f"ValueLearningConfig.kept: {self.kept}, expected 0 to below 1")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Control steps of episodes; answers and actions are normalised."""
+
+    condition: Tensor  # (n, c) what the action head is conditioned by
+    noise: Tensor  # (n, d, h, a) that the answers began with
+    answer: Tensor  # (n, d, h, a) of the policy as it was
+    action: Tensor  # (n, h, a) as executed from here on; rest after the end
+    outcome: Tensor  # (n,) discounted success of the episode, seen from here
+    later: Tensor  # (n,) int64: the step after the motions that are judged at once; -1: the episode has ended by then
+    part: Tensor  # (n,) int64: which critic learns from it
+
+    def __len__(self) -> int:
+        return len(self.condition)
+
+    def at(self, rows: Tensor) -> Steps:
+        """Return steps ``rows`` (b,)."""
+        return Steps(**{name: value[rows] for name, value in vars(self).items()})
+
+    @staticmethod
+    def joined(parts: Sequence[Steps]) -> Steps:
+        """Return the steps of several episodes, one after the other."""
+        begins = np.cumsum([0, *(len(part) for part in parts)])
+        later = [torch.where(p.later < 0, p.later, p.later + int(b)) for p, b in zip(parts, begins, strict=False)]
+        names = [name for name in vars(parts[0]) if name != "later"]
+        return Steps(**{name: torch.cat([vars(p)[name] for p in parts]) for name in names}, later=torch.cat(later))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the head is conditioned by in other goals, and the answers that it keeps giving there."""
+
+    condition: Tensor  # (m, c)
+    noise: Tensor  # (m, d, h, a) that the answers begin with
+    answer: Tensor  # (m, d, h, a)
+
+    def __len__(self) -> int:
+        return len(self.condition)
+
+    @staticmethod
+    def joined(parts: Sequence[Kept]) -> Kept:
+        """Return what is kept of several episodes."""
+        return Kept(*(torch.cat([getattr(p, name) for p in parts]) for name in ("condition", "noise", "answer")))
+
+
+class ValueLearning(Algorithm):
+    """Fits critics to successes and failures, and trains the action head by what a rule makes of them.
+
+    Args:
+        cloning: of the policy: what it sees, its units, and in which other goals it keeps its answers.
+        config: how.
+
+    Raises:
+        CannotTrainError: nothing tells the units of the policy's actions.
+        InvalidInputError: its chunks are shorter than what the critics judge at once.
+    """
+
+    whole_replay = True
+    learns_from_failures = True
+    _updates: int  # of the head
+    _fitted: frozenset[int]  # numbers of the episodes that the critics know
+    _seen: dict[int, tuple[Steps, Kept]]  # by the episode's number
+    _all: tuple[Steps, Kept] | None  # of all of these
+    _optimizers: dict[str, torch.optim.Optimizer]
+
+    def __init__(self, cloning: BehaviorCloning, config: ValueLearningConfig | None = None) -> None:
+        if cloning.units is None:
+            raise CannotTrainError(f"{type(self).__name__}: nothing tells the units of the policy's actions")
+        self.config, self._cloning, self.units = config or ValueLearningConfig(), cloning, cloning.units
+        self.lineage, self.chunk_steps, self.token_width = cloning.lineage, cloning.chunk_steps, cloning.token_width
+        self.can_correct, self.whole_episodes = cloning.can_correct, cloning.whole_episodes
+        self.model = cloning.network.model
+        if self.config.critic.steps > self.model.noise_shape[0]:
+            steps, horizon = self.config.critic.steps, self.model.noise_shape[0]
+            raise InvalidInputError(f"CriticConfig.steps: {steps}, at most the {horizon} of the policy's chunks")
+        self._restart()
+
+    # -- what a rule says ----------------------------------------------------------------------------------------
+
+    def make_rule(self) -> nn.Module:
+        """Return the network of the rule; by default it has none."""
+        return nn.Module()
+
+    def rule_loss(self, steps: Steps, draw: Tensor) -> Tensor | None:
+        """Return what the network of the rule learns by in ``steps``, whose answer is ``draw`` (n,); None: nothing."""
+        return None
+
+    @abstractmethod
+    def better(self, steps: Steps, draw: Tensor) -> tuple[Tensor, Tensor]:
+        """Return answers (n, h, a) that the head is to give in ``steps``, and how much each counts (n,).
+
+        ``draw`` (n,) tells with which of their noises the head begins.
+        """
+
+    def departure(self, answers: Tensor, steps: Steps) -> Tensor:
+        """Return by how much (n, 3) normalised ``answers`` (n, h, a) depart from the usual ones in ``steps``."""
+        return departure_of(self.units.actions(answers[:, : self.config.critic.steps]), self._usual(steps))
+
+    def way(self, steps: Steps) -> Tensor:
+        """Return which way (n, 3) the policy usually goes in ``steps``."""
+        return way_of(self._usual(steps))
+
+    # -- the contract --------------------------------------------------------------------------------------------
+
+    def update(self, batch: Any, seed: int) -> Mapping[str, float]:
+        """Train the head once on ``batch``, the episodes of the replay buffer; fit the critics before, if that is due.
+
+        Raises:
+            WeightsError: a loss is not finite; the weights to ship are as before.
+        """
+        torch.manual_seed(seed)
+        episodes: Sequence[Episode] = batch
+        steps, kept = self._gathered(episodes)
+        figures = {}
+        if self._is_due(episodes):
+            self.critics, figures["critic_loss"] = fit(self.config.critic, self._judged(steps))
+            self.critics.requires_grad_(False)
+            self._fitted = frozenset(episode.number for episode in episodes)
+        if not self._fitted:
+            return figures | {"loss": 0.0}
+        figures |= self._train_head(steps, kept)
+        self._updates += 1
+        return figures | {"loss": figures["head_loss"]}
+
+    def see(self, others: Sequence[Episode]) -> None:
+        """Keep the answers that the policy gives in ``others``."""
+        self._cloning.see(others)
+        self._forget()
+
+    def shrink(self, feature: str, images: np.ndarray) -> np.ndarray:
+        """Return images (n, 3, H, W) uint8 as the policy downsamples them first."""
+        return self._cloning.shrink(feature, images)
+
+    def weights(self) -> bytes:
+        """Return the policy with its improved head as a safetensors file."""
+        return self._cloning.weights()
+
+    def correct(
+        self,
+        shown: Sequence[tuple[Any, MotionCorrection]],
+        seed: int,
+        check: Callable[[], None] = lambda: None,
+        others: Sequence[Episode] = (),
+    ) -> Mapping[str, float]:
+        """Make corrections part of the head, as behavior cloning does; what the rule had found stays part of it."""
+        told = self._cloning.correct(shown, seed, check, others)
+        self._restart()
+        return told
+
+    def begin(self, weights: bytes) -> None:
+        """Begin anew from ``weights``: they are the policy as it was."""
+        self._cloning.begin(weights)
+        self._restart()
+
+    def save(self) -> bytes:
+        """Return all networks and optimisers as one safetensors block."""
+        tensors = {f"{part}.{k}": v for part, net in self._networks().items() for k, v in net.state_dict().items()}
+        for part, optimizer in self._optimizers.items():
+            tensors |= of_optimizer(optimizer, f"optimizer.{part}.")
+        about = {"rule": type(self).__name__, "updates": self._updates, "fitted": sorted(self._fitted)}
+        return packed(tensors, "value_learning", about | {"config": asdict(self.config)})
+
+    def restore(self, state: bytes) -> None:
+        """Go on from :meth:`save`; if it is damaged, or of another rule or network: WeightsError, nothing changes."""
+        tensors, about = unpacked(state, "value_learning")
+        if about["rule"] != type(self).__name__:
+            raise WeightsError(f"training state of {about['rule']}, expected {type(self).__name__}")
+        found, mine, networks = tensor_specs(state), tensor_specs(self.save()), self._networks()
+        for part in networks:  # before anything is changed: PyTorch loads what fits, then raises
+            compare_specs(under(found, f"{part}."), under(mine, f"{part}."), "training state of another network")
+        for part, network in networks.items():
+            network.load_state_dict(under(tensors, f"{part}."))
+        for part, optimizer in self._optimizers.items():
+            into_optimizer(optimizer, tensors, f"optimizer.{part}.")
+        self._updates, self._fitted = int(about["updates"]), frozenset(map(int, about["fitted"]))
+        self._forget()
+
+    # -- networks ------------------------------------------------------------------------------------------------
+
+    def _restart(self) -> None:
+        """Take the policy as it ships for what it was; nothing is known of what would be better."""
+        torch.manual_seed(0)
+        self._updates, self._fitted = 0, frozenset()
+        self._forget()
+        self.before = copy.deepcopy(self.model.head).eval().requires_grad_(False)
+        self._head = copy.deepcopy(self.model.head).train().requires_grad_(True)
+        self.critics = Critics(self.config.critic, self.model.condition_size).eval().requires_grad_(False)
+        self.rule = self.make_rule()
+        rates = {"head": self.config.learning_rate, "rule": self.config.rule_learning_rate}
+        self._optimizers = {
+            part: torch.optim.AdamW(network.parameters(), rates[part], weight_decay=0.0)
+            for part, network in (("head", self._head), ("rule", self.rule))
+            if list(network.parameters())
+        }
+
+    def _networks(self) -> dict[str, nn.Module]:
+        return {
+            "policy": self._cloning.network,
+            "before": self.before,
+            "head": self._head,
+            "critics": self.critics,
+            "rule": self.rule,
+        }
+
+    def _forget(self) -> None:
+        """Encode what was seen anew."""
+        self._seen, self._all = {}, None
+
+    # -- what was seen -------------------------------------------------------------------------------------------
+
+    def _gathered(self, episodes: Sequence[Episode]) -> tuple[Steps, Kept]:
+        """Return all steps of ``episodes``, and what is kept of other goals; each episode is encoded once."""
+        if self._all is None or self._seen.keys() != {episode.number for episode in episodes}:
+            self._seen = {e.number: self._seen.get(e.number) or self._encoded(e) for e in episodes}
+            steps, kept = zip(*self._seen.values(), strict=True)
+            self._all = Steps.joined(steps), Kept.joined(kept)
+        return self._all
+
+    def _encoded(self, episode: Episode) -> tuple[Steps, Kept]:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(episode.number)  # it comes out alike in a process that went on from a saved state
+            return self._steps(episode), self._kept(episode)
+
+    def _kept(self, episode: Episode) -> Kept:
+        condition = self._cloning.rehearsed(episode)
+        return Kept(condition, *self._answered(condition))
+
+    def _steps(self, episode: Episode) -> Steps:
+        n, config = len(episode), self.config.critic
+        condition = self._cloning.conditions(episode)
+        noise, answer = self._answered(condition)
+        last, idle = np.full(n, n - 1), np.asarray((episode.action[:, :-1] == 0).all(axis=1))
+        horizon = self.model.noise_shape[0]
+        rows, _ = chunk_rows(episode.action, idle, last, ends(idle, last), np.arange(n), horizon)
+        at = torch.arange(n)
+        return Steps(
+            condition=condition,
+            noise=noise,
+            answer=answer,
+            action=self.units.answers(torch.from_numpy(rows)),
+            outcome=float(episode.success) * config.discount ** (n - 1 - at).float(),
+            later=torch.where(at + config.steps < n, at + config.steps, -1),
+            part=torch.full((n,), episode.number % config.parts),
+        )
+
+    @torch.no_grad()
+    def _answered(self, condition: Tensor) -> tuple[Tensor, Tensor]:
+        """Return noises and the answers (n, d, h, a) that the policy as it was makes of them in ``condition``."""
+        config = self.model.config
+        noise = torch.randn(len(condition), self.config.answers, *self.model.noise_shape) * config.noise_scale
+        parts = zip(condition.split(256), noise.split(256), strict=True)
+        answers = [integrate(self.before.at_steps(seen, config.euler_steps), begin) for seen, begin in parts]
+        return noise, torch.cat(answers) if answers else noise
+
+    def _usual(self, steps: Steps) -> Tensor:
+        """Return the first actions (n, s, a) of the policy as it was, on average."""
+        return self.units.actions(steps.answer[:, :, : self.config.critic.steps].mean(1))
+
+    # -- training ------------------------------------------------------------------------------------------------
+
+    def _is_due(self, episodes: Sequence[Episode]) -> bool:
+        """Tell whether the critics are to be fitted."""
+        reached = sum(episode.success for episode in episodes)
+        least, new = self.config.critic.parts, sum(episode.number not in self._fitted for episode in episodes)
+        if len(episodes) < self.config.first_fit or min(reached, len(episodes) - reached) < least:
+            return False
+        return new >= (self.config.fit_every if self._fitted else 1)
+
+    def _judged(self, steps: Steps) -> Judged:
+        departure = self.departure(steps.action, steps)
+        return Judged(steps.condition, self.way(steps), departure, steps.outcome, steps.later, steps.part)
+
+    def _train_head(self, steps: Steps, kept: Kept) -> dict[str, float]:
+        figures, config = {}, self.config
+        rest = round(config.kept * config.batch_size) if len(kept) else 0
+        some = steps.at(torch.randint(len(steps), (config.batch_size - rest,)))
+        draw = torch.randint(config.answers, (len(some),))
+        if (loss := self.rule_loss(some, draw)) is not None:
+            figures["rule_loss"] = self._step("rule", self.rule, loss)
+        with torch.no_grad():
+            answer, weight = self.better(some, draw)
+        rows, which = torch.randint(max(1, len(kept)), (rest,)), torch.randint(config.answers, (rest,))
+        condition = torch.cat((some.condition, kept.condition[rows]))
+        noise = torch.cat((drawn(some.noise, draw), drawn(kept.noise[rows], which)))
+        answer = torch.cat((answer, drawn(kept.answer[rows], which)))
+        weight = torch.cat((weight, torch.ones(rest)))
+        missed = flow_error(self._head, condition, noise, answer, self.model.config.euler_steps)
+        figures["head_loss"] = self._step("head", self._head, (missed * weight).sum() / weight.sum().clamp(min=1e-6))
+        self._ship()
+        return figures
+
+    def _step(self, part: str, network: nn.Module, loss: Tensor) -> float:
+        """Let ``network`` learn by ``loss``."""
+        if not torch.isfinite(loss):
+            raise WeightsError(f"{type(self).__name__}: loss {float(loss.detach())} of its {part}, skipped")
+        self._optimizers[part].zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        self._optimizers[part].step()
+        return float(loss.detach())
+
+    @torch.no_grad()
+    def _ship(self) -> None:
+        """Take what the head has learnt into the running average that ships."""
+        decay = min(self.config.ema_decay, (1 + self._updates) / (10 + self._updates))
+        for mine, live in zip(self.model.head.parameters(), self._head.parameters(), strict=True):
+            mine.lerp_(live, 1.0 - decay)
+
+
+def drawn(of: Tensor, draw: Tensor) -> Tensor:
+    """Return (n, h, a): number ``draw`` (n,) of each row of ``of`` (n, d, h, a)."""
+    return of[torch.arange(len(of)), draw]

@@ -1,0 +1,287 @@
+"""Critics find what leads to success, by failures too, and are sure of nothing by luck; the action head learns it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.types import EXPLORED
+from engram.learning.algorithms import ALGORITHMS, behavior_cloning, make_algorithm
+from engram.learning.algorithms.advantage_cloning import AdvantageCloning
+from engram.learning.algorithms.best_of_n import BestOfN
+from engram.learning.algorithms.clone_policy import clone_policy
+from engram.learning.algorithms.critics import CriticConfig, Judged, departure_of, fit, reach, way_of
+from engram.learning.algorithms.distillation import DistillationConfig, distill_head
+from engram.learning.algorithms.edit_actor import EditActor
+from engram.learning.algorithms.noise_steering import NoiseSteering
+from engram.learning.algorithms.value_learning import ValueLearningConfig
+from engram.learning.experience.store import ExperienceStore
+from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.motion_correction import MotionCorrection
+from engram.learning.replay.buffer import ReplayConfig
+from engram.policies.vla.flow import integrate
+from tests.learning.transitions import OWN, episode
+from tests.policies.tiny import tiny_vla
+
+RULES = (AdvantageCloning, EditActor, BestOfN, NoiseSteering)
+QUICK = CriticConfig(parts=4, updates=300, steps=2, components=4, width=16)
+
+
+def judged(rng: np.random.Generator, worth, episodes: int = 60, steps: int = 20) -> Judged:
+    """Return episodes whose departures last; ``worth`` (way, departure) tells how they raise the chance of success."""
+    n = episodes * steps
+    way = torch.from_numpy(rng.normal(size=(n, 3)).astype(np.float32))
+    departure = torch.from_numpy(np.repeat(rng.normal(size=(n // 4, 3)), 4, axis=0).astype(np.float32)) * 0.4
+    chance = 0.5 + worth(way, departure).view(episodes, steps).mean(1)
+    success = torch.from_numpy(rng.random(episodes)).float() < chance
+    at = torch.arange(n) % steps
+    outcome = success.float().repeat_interleave(steps) * 0.98 ** (steps - 1 - at).float()
+    later = torch.where(at + 4 < steps, torch.arange(n) + 4, -1)
+    part = (torch.arange(n) // steps) % QUICK.parts
+    return Judged(torch.from_numpy(rng.normal(size=(n, 8)).astype(np.float32)), way, departure, outcome, later, part)
+
+
+def test_critics_are_sure_of_what_leads_to_success_and_of_nothing_else():
+    """Departing to the left of the way helps, as where all motions are turned."""
+    torch.manual_seed(0)
+    data = judged(np.random.default_rng(0), lambda way, departure: 4.0 * departure[:, 1] * way[:, 0], episodes=400)
+    critics, _ = fit(replace(QUICK, updates=400), data)
+    sure = critics.sure
+    assert sure[1, 1] > 0.01  # of departures along y, by the way along x
+    sure[1, 1] = 0.0
+    assert sure.abs().max() < 0.5 * critics.sure[1, 1]
+    ahead = torch.tensor([[1.0, 0.0, 0.0]])
+    best = critics.best(ahead)
+    assert best[0, 1] > 0.0 and critics.gain(ahead, best) > 0.0 > critics.gain(ahead, -best)
+
+
+def test_luck_makes_critics_sure_of_hardly_anything():
+    found = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        critics, _ = fit(
+            replace(QUICK, updates=150), judged(np.random.default_rng(seed), lambda way, _: torch.zeros(len(way)))
+        )
+        found.append(float((critics.sure != 0.0).float().mean()))
+    assert np.mean(found) < 0.15
+
+
+def test_what_one_critic_alone_has_learnt_does_not_count():
+    critics, _ = fit(replace(QUICK, updates=1), judged(np.random.default_rng(0), lambda way, _: torch.zeros(len(way))))
+    with torch.no_grad():
+        critics.linear.zero_()
+        critics.linear[0, 0, 0] = 1.0
+        assert not critics.sure.any()
+        critics.linear[:, 0, 0] = torch.tensor((0.9, 1.0, 1.1, 1.0))
+    assert 0.8 < critics.sure[0, 0] < 1.0
+    assert torch.count_nonzero(critics.sure) == 1
+
+
+def test_a_departure_is_told_in_units_of_what_exploration_draws():
+    usual = torch.zeros(1, 2, 7)
+    usual[..., 0] = 0.3
+    assert reach(usual)[0, 0, 0] == pytest.approx(0.2)
+    actions = usual.clone()
+    actions[..., 1] += 0.1
+    assert departure_of(actions, usual).tolist() == [pytest.approx([0.0, 0.5, 0.0])]
+    assert way_of(usual).tolist() == [pytest.approx([1.5, 0.0, 0.0])]
+
+
+# -- in the learner ------------------------------------------------------------------------------------------------
+
+CONFIG = LearnerConfig(updates_per_episode=4, first_episodes=1, candidate_updates=20, replay=ReplayConfig(chunk_size=6))
+VALUES = ValueLearningConfig(
+    critic=QUICK, first_fit=12, fit_every=20, answers=8, batch_size=32, learning_rate=3e-3, ema_decay=0.9
+)
+
+
+def tried(number: int, usual: np.ndarray, rng: np.random.Generator, steps: int = 8):
+    """Return an episode with noise in its motions: it succeeds if they depart along x."""
+    draw = rng.normal(size=3).astype(np.float32) * 0.6
+    action = usual.copy()
+    action[:3] += draw * (0.05 + 0.5 * np.linalg.norm(usual[:3]))
+    source = replace(OWN, ablation=EXPLORED)
+    return [
+        replace(
+            t, images={"front": t.images["front"], "wrist": t.images["front"]}, executed_action=action, source=source
+        )
+        for t in episode(number, steps, image_size=64, success=bool(draw[0] > 0.0), source=source)
+    ]
+
+
+@pytest.fixture(scope="module")
+def policy():
+    policy = tiny_vla()
+    policy.instructions = ("press the red button",)
+    return policy
+
+
+@pytest.fixture(scope="module")
+def experience(policy, tmp_path_factory):
+    """Return a store of episodes around what ``policy`` usually does."""
+    folder = tmp_path_factory.mktemp("experience")
+    algorithm, rng = EditActor(clone_policy(policy), VALUES), np.random.default_rng(0)
+    probe = ExperienceStore(folder / "probe")
+    probe.append(tried(0, np.zeros(7, np.float32), rng))
+    probe.commit()
+    learner = Learner(probe, policy, algorithm, config=CONFIG)
+    learner.poll()
+    steps, _ = algorithm._gathered(learner._replay.episodes)
+    usual = algorithm.units.actions(steps.answer.mean((0, 1, 2))).numpy()
+    probe.close()
+    store = ExperienceStore(folder / "store")
+    for number in range(40):
+        store.append(tried(number, usual, rng))
+    store.commit()
+    yield store
+    store.close()
+
+
+def answered(algorithm, steps, head):
+    """Return the mean translation of what ``head`` answers in ``steps``."""
+    config = algorithm.model.config
+    with torch.no_grad():
+        answer = integrate(head.at_steps(steps.condition, config.euler_steps), steps.noise)
+    return algorithm.units.actions(answer)[..., :3].mean((0, 1, 2))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_head_learns_what_the_critics_are_sure_of(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    assert learner.poll() == 40 and learner.metrics["failures"] > 5
+    assert learner.teaches == f"{learner.metrics['successes']} successes and {learner.metrics['failures']} failures"
+    while learner.step() is not None:
+        pass
+    sure = algorithm.critics.sure
+    assert sure[0, 0] > 0.0
+    steps, _ = algorithm._gathered(learner._replay.episodes)
+    before, now = (answered(algorithm, steps, head) for head in (algorithm.before, algorithm.model.head))
+    assert now[0] > before[0] + 0.002
+    data, manifest = learner.candidate()
+    assert len(data) > 1000 and manifest.metrics["failures"] == learner.metrics["failures"]
+
+
+def test_other_goals_keep_their_answers(policy, experience):
+    moved = []
+    for share in (0.0, 0.8):
+        algorithm = EditActor(clone_policy(policy), replace(VALUES, kept=share))
+        learner = Learner(experience, policy, algorithm, config=CONFIG)
+        learner.poll()
+        for _ in range(40):
+            learner.step()
+        _, kept = algorithm._gathered(learner._replay.episodes)
+        before, now = (answered(algorithm, kept, head) for head in (algorithm.before, algorithm.model.head))
+        moved.append(float((now - before).norm()))
+    assert moved[1] < 0.7 * moved[0]
+
+
+def test_training_goes_on_bit_for_bit(policy, experience, tmp_path):
+    one = Learner(experience, policy, EditActor(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+    one.poll()
+    for _ in range(10):
+        one.step()
+    one.save()
+    other = Learner(experience, policy, EditActor(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+    assert other.metrics == one.metrics
+    for _ in range(5):
+        assert one.step() == other.step()
+    assert one.algorithm.weights() == other.algorithm.weights()
+
+
+def test_a_state_of_another_rule_or_damaged_changes_nothing(policy, experience):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    before = algorithm.weights()
+    for state in (BestOfN(clone_policy(policy), VALUES).save(), b"", algorithm.save()[:-4]):
+        with pytest.raises(WeightsError):
+            algorithm.restore(state)
+    with pytest.raises(WeightsError, match="BestOfN, expected EditActor"):
+        algorithm.restore(BestOfN(clone_policy(policy), VALUES).save())
+    wider = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, width=8)))
+    with pytest.raises(WeightsError, match="another network"):
+        algorithm.restore(wider.save())
+    assert algorithm.weights() == before
+
+
+def test_who_goes_back_to_what_drives_edits_nothing_any_more(policy, experience):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    began = algorithm.weights()
+    learner.poll()
+    for _ in range(20):
+        learner.step()
+    assert algorithm.weights() != began and algorithm.critics.sure.any()
+    algorithm.begin(began)
+    assert algorithm.weights() == began and not algorithm.critics.sure.any()
+
+
+def test_a_correction_becomes_part_of_the_head(policy, experience, monkeypatch):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    quick = partial(distill_head, config=DistillationConfig(updates=2))
+    monkeypatch.setattr(behavior_cloning, "distill_head", quick)
+    learner.correct([(MotionCorrection(scale=0.5), experience.episode(1))])
+    for old, now in zip(algorithm.before.parameters(), algorithm.model.head.parameters(), strict=True):
+        assert torch.equal(old, now)  # what the policy was is the corrected one now
+
+
+def test_cloning_takes_no_failures(policy, experience):
+    learner = Learner(experience, policy, config=CONFIG)
+    learner.poll()
+    assert learner.metrics["failures"] == 0 < learner.metrics["successes"] < 40
+
+
+def test_a_goal_that_nobody_judged_is_no_failure(policy, tmp_path):
+    store = ExperienceStore(tmp_path)
+    for number in range(2):
+        steps = tried(number, np.zeros(7, np.float32), np.random.default_rng(2))
+        steps[-1] = replace(steps[-1], success=False, reward_source="none" if number else "oracle")
+        store.append(steps)
+    store.commit()
+    learner = Learner(store, policy, EditActor(clone_policy(policy), VALUES), config=CONFIG)
+    assert learner.poll() == 1 and learner.metrics["failures"] == 1
+    store.close()
+
+
+def test_before_the_critics_know_enough_nothing_changes(policy, experience):
+    config = replace(VALUES, first_fit=1000)
+    algorithm = EditActor(clone_policy(policy), config)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    before = algorithm.weights()
+    learner.poll()
+    assert learner.step() == {"loss": 0.0}
+    assert algorithm.weights() == before
+
+
+def test_a_policy_with_a_memory_of_its_episode_learns_so_too(tmp_path):
+    policy = tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
+    store, rng = ExperienceStore(tmp_path), np.random.default_rng(0)
+    for number in range(16):
+        store.append(tried(number, np.zeros(7, np.float32), rng, steps=4))
+    store.commit()
+    algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, updates=20)))
+    learner = Learner(store, policy, algorithm, config=CONFIG)
+    assert learner.poll() == 16
+    assert learner.step()["critic_loss"] > 0.0
+    store.close()
+
+
+def test_every_rule_has_a_name():
+    names = {type(make_algorithm(name, tiny_vla())).__name__ for name in ALGORITHMS if name != "behavior_cloning"}
+    assert names == {rule.__name__ for rule in RULES}
+
+
+def test_settings_that_make_no_sense_are_named():
+    with pytest.raises(InvalidInputError, match=r"CriticConfig\.parts: 1"):
+        CriticConfig(parts=1)
+    with pytest.raises(InvalidInputError, match=r"CriticConfig\.curvature"):
+        CriticConfig(curvature=0.0)
+    with pytest.raises(InvalidInputError, match=r"ValueLearningConfig\.kept"):
+        ValueLearningConfig(kept=1.0)
+    with pytest.raises(InvalidInputError, match=r"CriticConfig\.steps: 7, at most the 6"):
+        EditActor(clone_policy(tiny_vla()), ValueLearningConfig(critic=CriticConfig(steps=7)))
