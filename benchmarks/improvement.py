@@ -39,8 +39,8 @@ CELLS = {
 """Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
 USUAL = tuple(CELLS)[:2]
 """Those of all arms."""
-CRITICS = {"exploration": 0.2, "search": 0, "updates": 20}
-"""Critics see more in larger noise; they learn from failures, too, so that each episode pays for fewer updates."""
+CRITICS = {"exploration": 0.2, "search": 0}
+"""Critics see more in larger noise."""
 ARMS: dict[str, dict[str, Any]] = {
     "cloning": {"exploration": 0.0, "search": 0},
     "noisy cloning": {"exploration": 0.1, "search": 0},
@@ -78,6 +78,8 @@ class ImprovementBenchmark:
     """The first seed."""
     episodes: int = 0
     """Episodes of each practice; 0: as the cells say."""
+    measure_at: tuple[int, ...] = (0, 50, 100, 200, 300)
+    """After so many episodes of a practice its success is measured, and at its end."""
     measured: int = 100
     """Episodes of each measurement."""
     policy: str = "base"
@@ -107,7 +109,7 @@ def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
                     on=on,
                     policy=config.policy,
                     episodes=20 if config.quick else episodes,
-                    measure_at=(0, 10) if config.quick else (0, 50, 100, 200, 300),
+                    measure_at=(0, 10) if config.quick else config.measure_at,
                     measured=10 if config.quick else config.measured,
                     seed=seed,
                     work=config.work,

@@ -51,7 +51,7 @@ class CriticConfig:
     dropout: float = 0.1
     surety: float = 2.5
     """Standard errors by which a number of the advantage has to differ from zero; it is taken as that much smaller."""
-    curvature: float = 0.2
+    curvature: float = 0.15
     """What a departure of one costs beside what it gains, in the units of a value."""
 
     def __post_init__(self) -> None:

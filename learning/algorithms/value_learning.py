@@ -1,14 +1,15 @@
 """Learning from failures, too: critics judge what was done, and the action head learns answers that they like better.
 
 What the policy sees stays as it is, so every episode is encoded once. Now and then critics are fitted to all episodes.
-An update asks a rule (one file each) for better answers than those of the policy as it was, and moves the action head
-towards them. The head that ships is a whole one, of the same architecture: nothing has to travel beside the weights,
-and gate and registry treat it as any other.
+Then a rule (one file each) says what would have been better answers than those of the policy as it was, and some
+hundred updates teach them to a copy of the action head. That ships, a whole head of the same architecture: nothing has
+to travel beside the weights, and gate and registry treat it as any other.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -42,19 +43,19 @@ class ValueLearningConfig:
     """New episodes after which they are fitted anew."""
     answers: int = 8
     """Answers of the policy as it was, kept of each control step."""
-    batch_size: int = 96
-    """Answers from which the action head learns in an update."""
+    head_updates: int = 400
+    """Updates of the action head after a fit, from the head of the policy as it was; then it ships."""
+    batch_size: int = 256
+    """Answers in each of them."""
     kept: float = 0.3
     """Share of these that are to other goals and stay as they are."""
-    learning_rate: float = 3e-4
-    """Of the action head."""
+    learning_rate: float = 1e-3
+    """Of the first of them; it falls to zero in a half wave."""
     rule_learning_rate: float = 1e-3
     """Of the network of the rule, if it has any."""
-    ema_decay: float = 0.98
-    """Decay of the running average of the head, which is what is shipped."""
 
     def __post_init__(self) -> None:
-        for name in ("first_fit", "fit_every", "answers", "batch_size"):
+        for name in ("first_fit", "fit_every", "answers", "head_updates", "batch_size"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"ValueLearningConfig.{name}: {getattr(self, name)}, expected 1 or more")
         if not 0.0 <= self.kept < 1.0:
@@ -120,7 +121,8 @@ class ValueLearning(Algorithm):
 
     whole_replay = True
     learns_from_failures = True
-    _updates: int  # of the head
+    _taught: int | None  # updates of the head since the critics were fitted; None: there is nothing to teach
+    _loss: float  # of the last one
     _fitted: frozenset[int]  # numbers of the episodes that the critics know
     _seen: dict[int, tuple[Steps, Kept]]  # by the episode's number
     _all: tuple[Steps, Kept] | None  # of all of these
@@ -175,15 +177,14 @@ class ValueLearning(Algorithm):
         episodes: Sequence[Episode] = batch
         steps, kept = self._gathered(episodes)
         figures = {}
-        if self._is_due(episodes):
+        if self._taught is None and self._is_due(episodes):
             self.critics, figures["critic_loss"] = fit(self.config.critic, self._judged(steps))
             self.critics.requires_grad_(False)
             self._fitted = frozenset(episode.number for episode in episodes)
-        if not self._fitted:
-            return figures | {"loss": 0.0}
-        figures |= self._train_head(steps, kept)
-        self._updates += 1
-        return figures | {"loss": figures["head_loss"]}
+            self._begin_teaching()
+        if self._taught is not None:
+            figures |= self._teach(steps, kept, self._taught)
+        return figures | {"loss": self._loss}
 
     def see(self, others: Sequence[Episode]) -> None:
         """Keep the answers that the policy gives in ``others``."""
@@ -220,7 +221,8 @@ class ValueLearning(Algorithm):
         tensors = {f"{part}.{k}": v for part, net in self._networks().items() for k, v in net.state_dict().items()}
         for part, optimizer in self._optimizers.items():
             tensors |= of_optimizer(optimizer, f"optimizer.{part}.")
-        about = {"rule": type(self).__name__, "updates": self._updates, "fitted": sorted(self._fitted)}
+        about = {"rule": type(self).__name__, "taught": self._taught, "loss": self._loss}
+        about |= {"fitted": sorted(self._fitted)}
         return packed(tensors, "value_learning", about | {"config": asdict(self.config)})
 
     def restore(self, state: bytes) -> None:
@@ -235,7 +237,7 @@ class ValueLearning(Algorithm):
             network.load_state_dict(under(tensors, f"{part}."))
         for part, optimizer in self._optimizers.items():
             into_optimizer(optimizer, tensors, f"optimizer.{part}.")
-        self._updates, self._fitted = int(about["updates"]), frozenset(map(int, about["fitted"]))
+        self._taught, self._loss, self._fitted = about["taught"], about["loss"], frozenset(about["fitted"])
         self._forget()
 
     # -- networks ------------------------------------------------------------------------------------------------
@@ -243,18 +245,15 @@ class ValueLearning(Algorithm):
     def _restart(self) -> None:
         """Take the policy as it ships for what it was; nothing is known of what would be better."""
         torch.manual_seed(0)
-        self._updates, self._fitted = 0, frozenset()
+        self._taught, self._loss, self._fitted = None, 0.0, frozenset()
         self._forget()
         self.before = copy.deepcopy(self.model.head).eval().requires_grad_(False)
         self._head = copy.deepcopy(self.model.head).train().requires_grad_(True)
         self.critics = Critics(self.config.critic, self.model.condition_size).eval().requires_grad_(False)
         self.rule = self.make_rule()
-        rates = {"head": self.config.learning_rate, "rule": self.config.rule_learning_rate}
-        self._optimizers = {
-            part: torch.optim.AdamW(network.parameters(), rates[part], weight_decay=0.0)
-            for part, network in (("head", self._head), ("rule", self.rule))
-            if list(network.parameters())
-        }
+        self._optimizers = {"head": torch.optim.AdamW(self._head.parameters(), weight_decay=0.0)}
+        if found := list(self.rule.parameters()):
+            self._optimizers["rule"] = torch.optim.AdamW(found, self.config.rule_learning_rate, weight_decay=0.0)
 
     def _networks(self) -> dict[str, nn.Module]:
         return {
@@ -333,8 +332,18 @@ class ValueLearning(Algorithm):
         departure = self.departure(steps.action, steps)
         return Judged(steps.condition, self.way(steps), departure, steps.outcome, steps.later, steps.part)
 
-    def _train_head(self, steps: Steps, kept: Kept) -> dict[str, float]:
+    def _begin_teaching(self) -> None:
+        """Begin with the head of the policy as it was; where the critics are sure of nothing, that ships at once."""
+        self._head.load_state_dict(self.before.state_dict())
+        self._optimizers["head"].state.clear()
+        self._taught = 0
+        if not self.critics.sure.any():
+            self._ship()
+
+    def _teach(self, steps: Steps, kept: Kept, taught: int) -> dict[str, float]:
         figures, config = {}, self.config
+        for group in self._optimizers["head"].param_groups:
+            group["lr"] = config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * taught / config.head_updates))
         rest = round(config.kept * config.batch_size) if len(kept) else 0
         some = steps.at(torch.randint(len(steps), (config.batch_size - rest,)))
         draw = torch.randint(config.answers, (len(some),))
@@ -348,8 +357,10 @@ class ValueLearning(Algorithm):
         answer = torch.cat((answer, drawn(kept.answer[rows], which)))
         weight = torch.cat((weight, torch.ones(rest)))
         missed = flow_error(self._head, condition, noise, answer, self.model.config.euler_steps)
-        figures["head_loss"] = self._step("head", self._head, (missed * weight).sum() / weight.sum().clamp(min=1e-6))
-        self._ship()
+        self._loss = self._step("head", self._head, (missed * weight).sum() / weight.sum().clamp(min=1e-6))
+        self._taught = taught + 1
+        if self._taught >= config.head_updates:
+            self._ship()
         return figures
 
     def _step(self, part: str, network: nn.Module, loss: Tensor) -> float:
@@ -362,12 +373,9 @@ class ValueLearning(Algorithm):
         self._optimizers[part].step()
         return float(loss.detach())
 
-    @torch.no_grad()
     def _ship(self) -> None:
-        """Take what the head has learnt into the running average that ships."""
-        decay = min(self.config.ema_decay, (1 + self._updates) / (10 + self._updates))
-        for mine, live in zip(self.model.head.parameters(), self._head.parameters(), strict=True):
-            mine.lerp_(live, 1.0 - decay)
+        self.model.head.load_state_dict(self._head.state_dict())
+        self._taught = None
 
 
 def drawn(of: Tensor, draw: Tensor) -> Tensor:

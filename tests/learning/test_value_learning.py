@@ -96,7 +96,7 @@ def test_a_departure_is_told_in_units_of_what_exploration_draws():
 
 CONFIG = LearnerConfig(updates_per_episode=4, first_episodes=1, candidate_updates=20, replay=ReplayConfig(chunk_size=6))
 VALUES = ValueLearningConfig(
-    critic=QUICK, first_fit=12, fit_every=20, answers=8, batch_size=32, learning_rate=3e-3, ema_decay=0.9
+    critic=QUICK, first_fit=12, fit_every=20, answers=8, head_updates=40, batch_size=32, learning_rate=1e-2
 )
 
 
@@ -173,7 +173,7 @@ def test_other_goals_keep_their_answers(policy, experience):
         algorithm = EditActor(clone_policy(policy), replace(VALUES, kept=share))
         learner = Learner(experience, policy, algorithm, config=CONFIG)
         learner.poll()
-        for _ in range(40):
+        for _ in range(VALUES.head_updates):
             learner.step()
         _, kept = algorithm._gathered(learner._replay.episodes)
         before, now = (answered(algorithm, kept, head) for head in (algorithm.before, algorithm.model.head))
@@ -213,7 +213,7 @@ def test_who_goes_back_to_what_drives_edits_nothing_any_more(policy, experience)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     began = algorithm.weights()
     learner.poll()
-    for _ in range(20):
+    for _ in range(VALUES.head_updates):
         learner.step()
     assert algorithm.weights() != began and algorithm.critics.sure.any()
     algorithm.begin(began)
@@ -255,6 +255,30 @@ def test_before_the_critics_know_enough_nothing_changes(policy, experience):
     before = algorithm.weights()
     learner.poll()
     assert learner.step() == {"loss": 0.0}
+    assert algorithm.weights() == before
+
+
+def test_what_is_half_taught_does_not_ship(policy, experience):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    before = algorithm.weights()
+    learner.poll()
+    for _ in range(VALUES.head_updates - 1):
+        learner.step()
+    assert algorithm.weights() == before
+    learner.step()
+    assert algorithm.weights() != before
+
+
+def test_critics_that_are_sure_of_nothing_give_the_policy_back_as_it_was(policy, experience):
+    sceptical = replace(VALUES, critic=replace(QUICK, updates=5, surety=1e6))
+    algorithm = EditActor(clone_policy(policy), sceptical)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    before = algorithm.weights()
+    with torch.no_grad():
+        algorithm.model.head.leave.bias.add_(1.0)  # as if something had been taught
+    learner.poll()
+    learner.step()
     assert algorithm.weights() == before
 
 
