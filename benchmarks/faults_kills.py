@@ -27,6 +27,8 @@ GIVE_UP_S = 60.0
 """A node that is not active again after this counts as down [s]."""
 EVERY_STOP = 2
 """Every second kill of the safety node, the first one too, comes under a latched stop."""
+BRAKES_S = 3.0
+"""How long a safety node that is back may take to bring the arm to rest: first it is shown the step again [s]."""
 HELD_S = 1.5
 """How long a robot that must be held is watched [s]."""
 COMMAND_LIMITS = ("not_finite", "position", "duration", "velocity", "acceleration", "jerk", "early")
@@ -124,6 +126,7 @@ class Killer:
         in_episode = self.pilot.running
         self._pending["safety_node"] = self.loop.kill("safety_node")
         self._wait_for(0)
+        self.loop.client.spin(BRAKES_S)
         moved = self.pilot.moved(HELD_S) if self.pilot.joints is not None else 0.0
         if under_stop:
             self.kills.stopped_kills += 1

@@ -9,7 +9,8 @@ import numpy as np
 from engram.benchmarks.faults_limits import CommandJudge, MotionJudge, Violation
 
 SETTLE_S = 1.0
-"""So long a robot that is no longer allowed to move may brake and settle [s]."""
+"""So long a robot that is no longer allowed to move may brake and settle [s], also by the clock of its joints: a
+simulation that waits for a node which was killed brakes when that is back."""
 DOUBT_S = 1.0
 """So long a message waits, before it is judged, for others that were said before it and are read after it [s]."""
 
@@ -62,6 +63,7 @@ class Timeline:
         self._waiting: list[tuple[int, float, Said]] = []  # said [ns], read [s], what
         self._running, self._stopped, self._episode = False, False, -1
         self._allowed_until_ns = 0
+        self._measured_ns = self._free_ns = 0  # stamps of the joints: newest, and when the robot was last free to move
 
     def add(self, said_ns: int, read_s: float, what: Said) -> None:
         """Take in ``what`` was said at ``said_ns`` on the writers' clock and read at ``read_s`` on the reader's."""
@@ -86,10 +88,12 @@ class Timeline:
             return self._commands.command(what.stamp_ns, what.positions, what.duration_s)
         free = self._running and not self._stopped
         if isinstance(what, Measured):
-            allowed = free or said_ns < self._allowed_until_ns
+            self._measured_ns = what.stamp_ns
+            settles = 0 <= what.stamp_ns - self._free_ns < SETTLE_S * 1e9
+            allowed = free or settles or said_ns < self._allowed_until_ns
             return self._motion.measured(what.stamp_ns, what.positions, allowed=allowed)
         if free:
-            self._allowed_until_ns = said_ns + round(SETTLE_S * 1e9)
+            self._allowed_until_ns, self._free_ns = said_ns + round(SETTLE_S * 1e9), self._measured_ns
         if isinstance(what, Stopped):
             self._stopped = what.stopped
             return []

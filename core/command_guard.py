@@ -24,7 +24,8 @@ STEPS = 2.0
 """Control steps of motion that may come at once, because commands arrive early and late."""
 BRAKES, SLOWS = 0.3, 0.1
 """Shares of a joint's acceleration: with which an arm is thought to brake, as a robot begins with that share of its
-limits; and by which it slows down at least in each step of braking."""
+limits; and by which it slows down at least in each step of braking. Where the jerk is limited, the second is also the
+share of it with which an arm that was getting faster stops doing so."""
 ROUNDING = 1e-6
 """Tolerance of comparisons [rad, m, and of durations relative]."""
 
@@ -56,6 +57,7 @@ class CommandGuard:
         self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
         self._to_rest = np.zeros(len(self._speed))  # (n,) way that braking takes from there
         self._step: np.ndarray = np.zeros(len(self._speed))  # (n,) motion of the last command
+        self._gain: np.ndarray = np.zeros(len(self._speed))  # (n,) how much faster, in its direction, that was
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
@@ -81,17 +83,13 @@ class CommandGuard:
         if kind:
             self.counts[kind] += 1
             return f"{kind}: {text}"
-        used = np.abs(command.positions - self._start(joints.positions, at_s))
-        if self.stopped and self._held is None:
-            self._held = command.positions
-            self._to_rest[:-1] = self._braking_way(self._step[:-1] / self._dt_s)
-        if self.stopped:  # who brakes gets slower at each step; the last command before may be repeated first
-            slower = self._step[:-1] - SLOWS * self._acceleration * self._dt_s**2
-            self._to_rest[:-1][used[:-1] > np.maximum(slower, 0.0) + ROUNDING] = 0.0
-            self._step = np.where(used > ROUNDING, used, self._step)
-        else:
-            self._step = used
-        self._budget, self._commanded = budget - used, command.positions
+        motion = command.positions - self._start(joints.positions, at_s)
+        if self.stopped:
+            self._watch_braking(command.positions, motion[:-1])
+        moved = (np.abs(motion) > ROUNDING) | (not self.stopped)  # when a stop comes the last command may be repeated
+        self._gain = np.where(moved, np.sign(motion) * (motion - self._step), self._gain)
+        self._step = np.where(moved, motion, self._step)
+        self._budget, self._commanded = budget - np.abs(motion), command.positions
         self._at_s, self._stamp_ns, self._now_s = at_s, command.stamp_ns, command.stamp_ns / 1e9 + age_s
         return ""
 
@@ -127,6 +125,17 @@ class CommandGuard:
         """Tell whether the clock of stamps, ``now_s``, was set back since the last command: then none is replayed."""
         known = math.isfinite(self._stale_after_s)  # else ages are not told: stamps are of a simulation's clock
         return known and now_s - self._now_s < at_s - self._at_s - CLOCK_SET_S
+
+    def _watch_braking(self, target: np.ndarray, motion: np.ndarray) -> None:
+        """Note where the first command under a stop may lead; take that back from joints (n - 1,) that do not brake."""
+        before = np.abs(self._step[:-1])
+        if self._held is None:  # it may have been on its way when the stop came: it need not be slower
+            self._held = target
+            self._to_rest[:-1] = self._braking_way(before / self._dt_s)
+            return
+        gain = self._gain[:-1] - SLOWS * self._jerk * self._dt_s**3
+        gain = np.maximum(gain, -SLOWS * self._acceleration * self._dt_s**2)
+        self._to_rest[:-1][np.abs(motion) > np.maximum(before + gain, 0.0) + ROUNDING] = 0.0
 
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
         """Return how far the arm's joints go at most (n - 1,) until they rest; not at all where ``speed`` is zero."""

@@ -135,6 +135,18 @@ class CommandPipeline:
         self._jumped_ns = self._joints = None
         self._leader = ""
 
+    def resume(self, state: np.ndarray, stamp_ns: int, joints: JointState) -> JointCommand:
+        """Go on from the command that another process gave for the control step at ``stamp_ns``; return it once more.
+
+        Args:
+            state: (3n + 1,) that it led to, see :attr:`SafetyFilter.state`.
+            joints: measured now, before the arm came to rest: at most :data:`RESTED` control steps after ``stamp_ns``.
+        """
+        self.filter.resume(state)
+        self._decided(replace(joints, stamp_ns=stamp_ns))
+        assert self.filter.last is not None
+        return JointCommand(stamp_ns, self.robot.joint_names, self.filter.last, self.control_dt_s)
+
     def retime(self, stamp_ns: int, passed_s: float) -> None:
         """Go on from the last command at ``stamp_ns``, now that somebody has set the clock of the stamps.
 

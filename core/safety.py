@@ -103,6 +103,17 @@ class SafetyFilter:
         return np.append(self._arm.last.positions, self._gripper)
 
     @property
+    def state(self) -> np.ndarray | None:
+        """The state of motion (3n + 1,) that the last command leads to; None before the first.
+
+        Position, velocity and acceleration of the n arm joints, then the position of the gripper.
+        """
+        last = self._arm.last
+        if last is None or self._gripper is None:
+            return None
+        return np.concatenate((last.positions, last.velocity, last.acceleration, [self._gripper]))
+
+    @property
     def moves(self) -> bool:
         """Whether the last command was one of motion."""
         return self._arm.last is not None and bool(np.abs(self._arm.last.velocity).max() > RESTS)
@@ -121,6 +132,12 @@ class SafetyFilter:
         self._arm.forget()
         self._frozen.forget()
         self._gripper = None
+
+    def resume(self, state: np.ndarray) -> None:
+        """Go on from the last command of another filter of this robot, whose :attr:`state` (3n + 1,) it led to."""
+        positions, velocity, acceleration = state[:-1].reshape(3, -1)
+        self._arm.take(Plan(positions, velocity, acceleration))
+        self._gripper = float(state[-1])
 
     def retime(self) -> None:
         """Note that the clock was set: what was measured before says nothing of the time that passed since."""

@@ -19,11 +19,13 @@ from engram.core.errors import EngramError
 from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
+from engram.core.types import JointCommand
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.nodes.known_obstacles import ObstacleFeed
 from engram.nodes.process import run
+from engram.runtime.last_command import LastCommandFile
 from engram.runtime.parameters.safety import SafetyNodeConfig
 from engram.runtime.safety_session import SafetySession, SessionConfig
 from engram.runtime.stop_latch import StopLatch
@@ -56,6 +58,9 @@ class SafetyNode(EngramNode):
             safety=self.section["safety"],
             jump_grace_s=JUMP_GRACE_S if self.simulated and not config.lockstep else 0.0,
         )
+        folder = config.stop_folder.replace("{robot_id}", config.robot_id)
+        self.folder = Path(folder).expanduser() if folder else None
+        self.last_command = LastCommandFile(self.folder, self.robot.joint_names, self.pipeline.control_dt_s)
         self.commands = self.create_publisher(JointTrajectory, "command", qos.COMMAND)
         executed = qos.every_step(qos.SENSOR, lockstep=self.config.lockstep)
         self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", executed)
@@ -64,12 +69,10 @@ class SafetyNode(EngramNode):
     def start(self) -> None:
         """Listen to the robot, the policy and the human."""
         config = self.config
-        self.last: JointTrajectory | None = None  # command
         patience = config.chunk_timeout_s, config.intervention_timeout_s, config.joints_timeout_s, config.answer_wait
         waits = SessionConfig(config.lockstep, self.simulated or config.lockstep, *patience)
-        folder = config.stop_folder.replace("{robot_id}", config.robot_id)
-        latch = StopLatch(Path(folder).expanduser() if folder else None)
-        self.session = SafetySession(self.pipeline, latch, waits, self, self.health, self._now_ns)
+        kept = StopLatch(self.folder), self.last_command
+        self.session = SafetySession(self.pipeline, *kept, waits, self, self.health, self._now_ns)
         subscribe_bound(self, TaskStatus, "task/status", self._on_status, qos.LATCHED)
         subscribe_bound(self, JointStateMsg, "joint_states", self._on_joints, qos.SENSOR)
         subscribe_bound(self, ActionChunkMsg, "policy/action_chunk", self._on_chunk, qos.CHUNK)
@@ -80,6 +83,10 @@ class SafetyNode(EngramNode):
         self.every(min(0.1, config.chunk_timeout_s / 2), self.session.watch, "waiting")
         if config.answer_wait and not config.lockstep:
             self.every(0.1 * self.pipeline.control_dt_s, self.session.watch_answer, "answer")
+
+    def teardown(self) -> None:
+        """Close the file of the last command."""
+        self.last_command.close()
 
     def _now_ns(self) -> int:
         return self.get_clock().now().nanoseconds
@@ -132,9 +139,8 @@ class SafetyNode(EngramNode):
 
     def command(self, decision: Decision, episode: int) -> None:
         """Command the robot, and tell what was let through and whose it was."""
-        self.last = messages.command_to_msg(decision.command)
         self.health.trace("command sent", decision.command.stamp_ns)
-        self.commands.publish(self.last)
+        self.repeat(decision.command)
         self.health.count("commands")
         self.tell(decision, episode)
 
@@ -144,10 +150,9 @@ class SafetyNode(EngramNode):
             self.health.problem("hold", decision.command.held)
         self.executed.publish(messages.chunk_to_msg(decision.as_chunk(episode), self.config.robot_id))
 
-    def repeat(self) -> None:
+    def repeat(self, command: JointCommand) -> None:
         """Give the last command once more."""
-        if self.last is not None:
-            self.commands.publish(self.last)
+        self.commands.publish(messages.command_to_msg(command))
 
     def latched(self, reason: str) -> None:
         """Tell whether a stop is latched."""

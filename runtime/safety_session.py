@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engram.core.input_rules import ChunkInbox, is_near
-from engram.core.pipeline import CommandPipeline, Decision
+from engram.core.pipeline import RESTED, CommandPipeline, Decision
 from engram.core.stamped_buffer import clock_restarted
-from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointState
+from engram.core.types import ActionChunk, EpisodeStatus, HumanAction, JointCommand, JointState
 from engram.runtime.answer_wait import NEXT, AnswerWait
 from engram.runtime.health import ERROR, Health
+from engram.runtime.last_command import GivenCommand, LastCommandFile
 from engram.runtime.stop_latch import StopLatch
 
 AGAIN_S = 1.0
@@ -52,7 +53,7 @@ class SessionOutputs(Protocol):
     def tell(self, decision: Decision, episode: int) -> None:
         """Tell of a decision that is no command: the robot is left as it is."""
 
-    def repeat(self) -> None:
+    def repeat(self, command: JointCommand) -> None:
         """Give the last command once more."""
 
     def latched(self, reason: str) -> None:
@@ -65,6 +66,7 @@ class SafetySession:
     Args:
         pipeline: decides each step.
         latch: keeps a stop over restarts.
+        last_command: keeps the motion of the arm over restarts that are so fast that it has not come to rest.
         config: when the session waits, and for how long.
         outputs: where decisions go.
         health: where problems are shown.
@@ -76,13 +78,14 @@ class SafetySession:
         self,
         pipeline: CommandPipeline,
         latch: StopLatch,
+        last_command: LastCommandFile,
         config: SessionConfig,
         outputs: SessionOutputs,
         health: Health,
         now_ns: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.pipeline, self.latch, self.config = pipeline, latch, config
+        self.pipeline, self.latch, self.last_command, self.config = pipeline, latch, last_command, config
         self.outputs, self.health = outputs, health
         self._now_ns, self._clock = now_ns, clock
         pipeline.clock = None if config.lockstep or config.simulated else clock
@@ -97,6 +100,9 @@ class SafetySession:
         self._wait = AnswerWait(config.answer_wait, pipeline.control_dt_s, clock)
         self._begun: int | None = None  # episode
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
+        self._given: JointCommand | None = None  # the last command
+        self._left = last_command.read(latch.now)  # the last one of the process before
+        self._restarted = False  # within the episode that runs
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
         self._tried_at = 0.0  # when the latch was to be written once more
@@ -113,8 +119,12 @@ class SafetySession:
         was_running = self.status is not None and self.status.running
         self.status, self._status_heard = status, self._clock()
         held = self.latch.saw(status, writers)
-        if held and not self.pipeline.filter.stopped:
-            self.stop(held)
+        if held:
+            self._restarted = True
+            if self.joints is not None:
+                self._resume(self.joints)
+            if not self.pipeline.filter.stopped:
+                self.stop(held)
         self._tell_latch()
         if self.config.lockstep:
             self._step()
@@ -139,6 +149,8 @@ class SafetySession:
         elif joints.stamp_ns < newest_ns and not config.lockstep:
             self.pipeline.filter.counts["joints_out_of_order"] += 1
             return
+        if self._restarted:
+            self._resume(joints)
         if not config.lockstep:
             if anew and not config.simulated:
                 self._retime(joints.stamp_ns, passed_s)
@@ -242,7 +254,8 @@ class SafetySession:
         episode = self._episode
         if self._last == (episode, joints.stamp_ns):
             if self.config.lockstep:  # shown again: the answer must not change
-                self.outputs.repeat()
+                assert self._given is not None
+                self.outputs.repeat(self._given)
             return
         begins = self._begins(episode, joints.stamp_ns)
         if (begins or self.pipeline.filter.last is None) and self._is_stale(joints):
@@ -378,8 +391,40 @@ class SafetySession:
         self.outputs.tell(decision, self._episode)
 
     def _give(self, decision: Decision) -> None:
-        self._commanded_at, self._idle = self._clock(), False
+        self._commanded_at, self._idle, self._given = self._clock(), False, decision.command
+        self._keep()
         self.outputs.command(decision, self._episode)
+
+    def _keep(self) -> None:
+        """Keep the last command for the process after this one, before anybody hears of it."""
+        state, last, told = self.pipeline.filter.state, self._last, self.last_command.problem
+        assert state is not None and last is not None
+        self.last_command.write(GivenCommand(*last, self._commanded_at, state), self.latch.now)
+        problem = self.last_command.problem
+        if problem and problem != told:
+            self.health.problem("last_command", problem, lasting=True)
+        elif told and not problem:
+            self.health.clear("last_command")
+
+    # -- after a restart -----------------------------------------------------------------------------------------
+
+    def _resume(self, joints: JointState) -> None:
+        """Go on from what the process before commanded last, if ``joints`` were measured before the arm came to rest.
+
+        In lock-step they are, as the simulation waits; a robot has come to rest long before a process is back.
+        """
+        left, self._left = self._left, None
+        if left is None or self._given is not None or not self._follows(left, joints):
+            return
+        self._given = self.pipeline.resume(left.state, left.stamp_ns, joints)
+        self._last, self._commanded_at = (left.episode, left.stamp_ns), self._clock()
+
+    def _follows(self, left: GivenCommand, joints: JointState) -> bool:
+        """Tell whether ``joints`` are of the control step of ``left`` or of the next one."""
+        limit_s = RESTED * self.pipeline.control_dt_s
+        passed_s = self._clock() - left.at_s  # stamps alone may be of a clock that was set
+        in_time = self.config.lockstep or self.config.simulated or 0.0 <= passed_s <= limit_s
+        return in_time and 0.0 <= (joints.stamp_ns - left.stamp_ns) / 1e9 <= limit_s
 
     @property
     def _episode(self) -> int:

@@ -23,6 +23,7 @@ class SafetyNodeConfig(BoundNodeConfig, StepNodeConfig):
     joints_timeout_s: float = param(0.5, 0.05, 60.0)
     """Hold the last command when there were no valid joint states for this long [s], wall clock."""
     stop_folder: str = "~/.local/share/engram/{robot_id}/safety"
-    """Folder that keeps a latched stop over restarts; "{robot_id}" is filled in; empty: a restart releases it."""
+    """Folder that keeps a latched stop and the last command over restarts; "{robot_id}" is filled in; empty: a restart
+    releases the stop, and forgets the motion of the arm."""
     memory_obstacles: bool = False
     """Keep the arm away from objects in memory/graph that its gripper cannot take. Not for bins or drawers to use."""

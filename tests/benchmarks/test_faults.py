@@ -89,6 +89,9 @@ def test_a_reader_that_was_kept_waiting_judges_what_was_said_in_its_order():
     assert told(stopped, *reversed(moving), running) == []  # the stop is read first, and was said last
     assert told(running, stopped, at(2.4, 0.0), at(2.45, 0.2)) == ["fast_motion"]  # what came before was not read
     assert "motion_not_allowed" in told(stopped, running, *moving, at(2.6, 0.2), at(2.7, 0.25))
+    later = [(2.0 + t, one) for t, one in (at(1.5, 0.25), at(1.6, 0.3), at(2.4, 0.4), at(2.5, 0.45))]
+    assert told(running, *moving, stopped, *later[:2]) == []  # a simulation that waited for two seconds
+    assert told(running, *moving, stopped, *later) == ["motion_not_allowed"]
     assert told(stopped, running, at(2.6, 0.2), at(2.7, 0.25), (3.0, Episode(2, running=True))) == []
     quick = Command(round(1.02e9), np.array([0.01, 0.0, 0.0, 0.0]), 0.1)
     assert told(running, (1.02, quick), (1.0, Command(round(1e9), np.zeros(4), 0.1))) == ["early"]

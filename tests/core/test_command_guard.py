@@ -122,6 +122,28 @@ def test_an_arm_in_motion_may_brake_while_the_stop_is_latched_and_go_no_further(
     assert robot.at[0] <= way[-1] + 0.1
 
 
+@pytest.mark.parametrize("jerk_max", [(), (8.0,) * 3, (20.0,) * 3])
+@pytest.mark.parametrize("on_its_way", [False, True])
+@pytest.mark.parametrize("at", [3, 5, 8, 14, 21])
+def test_the_brake_of_the_pipeline_passes_whenever_the_stop_is_heard(at, on_its_way, jerk_max):
+    """At ``at`` the stop is heard; a command of before may be ``on_its_way`` then, and be the fastest yet."""
+    slow = replace(GANTRY, velocity_max=(0.5,) * 3, acceleration_max=(2.0,) * 3, jerk_max=jerk_max)
+    draw, refused = np.random.default_rng(0), []
+    pipeline, robot = CommandPipeline(GantryKinematics(), slow), Robot()
+    robot.guard, target = CommandGuard(slow, 0.1), np.zeros(3)
+    for step in range(at + 12):
+        target = draw.uniform(-0.45, 0.45, 3) if step % 3 == 0 else target
+        if step == at + on_its_way:
+            pipeline.stop("test")
+        robot.guard.stop(step >= at)
+        state = joints(*robot.at[:3], stamp_ns=step * STEP_NS)
+        wanted = ActionChunk(step * STEP_NS, 0, "joint_position", np.array([[*target, 0.0]]), 0.1, 1, "v")
+        command = (pipeline.step(state, wanted) or pipeline.hold(state)).command
+        refused += filter(None, [robot.guard.refusal(command, state, step / 10)])
+        robot.at = command.positions
+    assert not refused and not pipeline.filter.moves
+
+
 def test_an_arm_that_rests_when_the_stop_comes_goes_one_step_at_most():
     robot = Robot()
     robot.guard = CommandGuard(replace(GANTRY, acceleration_max=(2.0, 2.0, 2.0)), 0.1)

@@ -365,6 +365,16 @@ def test_after_a_hold_in_motion_the_arm_does_not_go_back_to_the_target_of_before
     assert after == pytest.approx([x] * 5, abs=1e-9)
 
 
+def test_another_pipeline_goes_on_from_the_last_command_and_repeats_it_for_its_own_step():
+    p, other = pipeline(), pipeline()
+    fast = np.array([1.0, 0, 0, 0, 0, 0, -1.0])
+    last = [p.step(at(step), chunk(step, fast)).command for step in range(2)][-1]
+    again = other.resume(p.filter.state, last.stamp_ns, at(1, 0.03))
+    assert (again.stamp_ns, again.duration_s, again.positions.tolist()) == (STEP_NS, 0.1, last.positions.tolist())
+    assert other.hold(at(1, 0.03)).command.positions.tolist() == last.positions.tolist()
+    assert other.hold(at(2)).command.positions.tolist() == p.hold(at(2)).command.positions.tolist()
+
+
 def test_a_leader_arm_takes_over_only_from_near_where_the_arm_is():
     p = pipeline(lockstep=False)
     far = np.array([0.45, 0.3, -0.6, 0.0])

@@ -131,6 +131,20 @@ def test_stop_latches_until_reset_and_survives_a_new_episode():
     assert f.filter(np.zeros(4), joints(), 0.1).held == ""
 
 
+def test_another_filter_goes_on_from_the_last_command_to_the_bit():
+    f, other = safety(acceleration_fraction=0.4), safety(acceleration_fraction=0.4)
+    assert f.state is None
+    for _ in range(3):
+        f.filter(np.array([0.3, -0.1, 0.05, 0.8]), joints(0.1), 0.1)
+    assert f.state.shape == (10,)
+    other.resume(f.state)
+    back = np.array([-0.3, 0.2, 0.05, 0.0])
+    for x in (0.1, 0.12, 0.15):
+        commands = [one.filter(back, joints(x), 0.1).positions for one in (f, other)]
+        np.testing.assert_array_equal(*commands)
+    np.testing.assert_array_equal(other.state, f.state)
+
+
 def test_leaving_the_workspace_holds_but_coming_back_is_allowed():
     f = safety()
     assert f.filter(np.array([0.53, 0, 0, 0]), joints(0.5), 0.1).held == "workspace"

@@ -248,6 +248,19 @@ def test_a_node_restarted_within_an_episode_holds_until_it_is_released(graph, nu
     assert robot.step(t, x=0.02, chunk=robot.chunk(t, RIGHT)) == pytest.approx([0.04, 0, 0, 0])
 
 
+def test_a_node_killed_in_motion_gives_its_last_answer_again_and_brakes_from_there(graph):
+    """At 2 m/s^2 it needs two steps to stop: it went 0.02 m and 0.04 m, and goes 0.02 m more."""
+    robot = Robot(graph, lockstep=True, safety__acceleration_fraction=0.4)
+    fast, x = np.array([1.0, 0, 0, 0, 0, 0, -1.0]), 0.0
+    for step in (1, 2):
+        x = robot.step(step * STEP_NS, x, robot.chunk(step * STEP_NS, fast))[0]
+    robot.restart(signal.SIGKILL)
+    robot.commands.clear()
+    assert robot.step(2 * STEP_NS, 0.02) == pytest.approx([0.06, 0, 0, 0])
+    assert robot.step(3 * STEP_NS, 0.05) == pytest.approx([0.08, 0, 0, 0])
+    assert robot.step(4 * STEP_NS, 0.08) == pytest.approx([0.08, 0, 0, 0])
+
+
 def test_silent_joints_hold_the_last_command_and_are_named(graph):
     robot = Robot(graph, lockstep=False, joints_timeout_s=1.0, safety__stale_after_s=60.0)
     now = time.time_ns()

@@ -8,6 +8,7 @@ from engram.core.pipeline import CommandPipeline
 from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
 from engram.runtime.health import Health
+from engram.runtime.last_command import LastCommandFile
 from engram.runtime.loop import Runtime
 from engram.runtime.safety_session import SafetySession, SessionConfig
 from engram.runtime.stop_latch import StopLatch
@@ -22,16 +23,24 @@ class Desk:
     """A session with everything around it: plays robot, simulation and policy."""
 
     def __init__(
-        self, folder=None, *, lockstep: bool = True, simulated: bool | None = None, grace_s: float = 0.0, safety=None
+        self,
+        folder=None,
+        *,
+        lockstep: bool = True,
+        simulated: bool | None = None,
+        grace_s: float = 0.0,
+        safety=None,
+        robot=GANTRY,
     ):
-        self.decisions, self.episodes, self.latched_reasons, self.told, self.repeats = [], [], [], [], 0
+        self.decisions, self.episodes, self.latched_reasons, self.told, self.repeated = [], [], [], [], []
         self.now_s, self.ahead_s = 100.0, 0.0  # the clock, and by how much it was set ahead
         self.health = Health()
         simulated = lockstep if simulated is None else simulated
-        pipeline = CommandPipeline(GantryKinematics(), GANTRY, lockstep=lockstep, safety=safety, jump_grace_s=grace_s)
+        pipeline = CommandPipeline(GantryKinematics(), robot, lockstep=lockstep, safety=safety, jump_grace_s=grace_s)
         self.session = SafetySession(
             pipeline,
             StopLatch(folder),
+            LastCommandFile(folder, robot.joint_names, pipeline.control_dt_s),
             SessionConfig(lockstep, simulated, chunk_timeout_s=5.0, joints_timeout_s=0.5),
             self,
             self.health,
@@ -46,8 +55,8 @@ class Desk:
     def tell(self, decision, episode):
         self.told.append(decision.author)
 
-    def repeat(self):
-        self.repeats += 1
+    def repeat(self, command):
+        self.repeated.append(command)
 
     def latched(self, reason):
         self.latched_reasons.append(reason)
@@ -95,7 +104,7 @@ def test_lock_step_waits_for_the_chunk_in_whatever_order_things_come():
     desk.chunk(2 * STEP_NS)
     assert [d.author for d in desk.decisions] == ["v", "v"]
     desk.session.on_joints(joints(stamp_ns=2 * STEP_NS))  # shown again: the same answer
-    assert (len(desk.decisions), desk.repeats) == (2, 1)
+    assert (len(desk.decisions), desk.repeated) == (2, [desk.decisions[-1].command])
 
 
 @pytest.mark.parametrize("stamp_ns", [0, 3 * STEP_NS, 10**18])
