@@ -72,6 +72,8 @@ class ImproveConfig:
     best_of_n or noise_steering; or package.module:attribute of your own."""
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
+    hold: int = 4
+    """Control steps for which a draw of the noise is kept. A longer one tells critics more, and disturbs more."""
     updates: int = 40
     """Updates that each success pays for, and with critics each failure."""
     search: int = 50
@@ -131,6 +133,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
+    positive_int("ImproveConfig.hold", config.hold)
     for name in ("search", "rehearsed", "others"):
         if (getattr(config, name) or 0) < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
@@ -152,7 +155,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         if value < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
     if config.search:
-        refuse(config, ("exploration", "updates"), f": nothing is imitated while search is {config.search}")
+        refuse(config, ("exploration", "hold", "updates"), f": nothing is imitated while search is {config.search}")
         if config.algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
             raise InvalidInputError(
                 f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
@@ -201,7 +204,7 @@ def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
 
 def folder_of(config: ImproveConfig) -> Path:
     """Return where the practice of ``config`` lies."""
-    noise = f"noise{config.exploration:g}".replace(".", "")
+    noise = f"noise{config.exploration:g}".replace(".", "") + (f"_hold{config.hold}" if config.hold != 4 else "")
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
     helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
     how = f"search{config.search}" if config.search else noise
@@ -274,6 +277,7 @@ def _practice(
     settings = PracticeConfig(
         algorithm=config.algorithm,
         exploration=config.exploration,
+        hold_steps=config.hold,
         updates=config.updates,
         search=config.search,
         rehearsed=config.rehearsed or 0,

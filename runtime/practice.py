@@ -47,8 +47,10 @@ class PracticeConfig:
     """Update rule: a name, or package.module:attribute of your own."""
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
+    hold_steps: int = 4
+    """Control steps for which a draw of it is kept."""
     updates: int = 40
-    """Updates that each success pays for; then the new weights drive."""
+    """Updates that each success pays for, and with critics each failure; then the new weights drive."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
     search: int = 0
@@ -201,7 +203,8 @@ class Practice:
         record = self._record
         recorder = ExperienceRecorder(controller.kinematics, controller.robot, record.add, record.next)
         # where a correction is tried, it alone differs
-        noise = ExplorationConfig(size=0.0 if self.config.search else self.config.exploration)
+        size = 0.0 if self.config.search else self.config.exploration
+        noise = ExplorationConfig(size=size, hold_steps=self.config.hold_steps)
         self._explore = Exploration(noise, self.config.seed)
         self.runtime = Runtime(
             world,

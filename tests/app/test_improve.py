@@ -103,6 +103,20 @@ def test_what_cannot_be_practised_is_refused_by_name(tmp_path, capsys, words, sa
     assert said in capsys.readouterr().err
 
 
+def test_critics_are_not_named_where_they_would_learn_nothing(tmp_path, capsys):
+    more = ("--search", "2", "--algorithm", "edit_actor")
+    assert cli.main([*SEARCHING, "--work", str(tmp_path), *more]) == 2
+    assert "--algorithm: edit_actor: its critics learn nothing while search is 2" in capsys.readouterr().err
+
+
+def test_critics_practise_with_failures(tmp_path, capsys):
+    more = ("--episodes", "2", "--measure-at", "0", "--measured", "1", "--algorithm", "edit_actor")
+    report = improve(tmp_path, capsys, *more)
+    assert len(report["episodes"]) == 2
+    (folder,) = tmp_path.iterdir()
+    assert "edit_actor" in folder.name
+
+
 def test_corrections_are_searched_for_and_told(tmp_path, capsys):
     more = ("--episodes", "3", "--measure-at", "0", "--measured", "1", "--search", "2")
     report = improve(tmp_path, capsys, *more, words=SEARCHING)
