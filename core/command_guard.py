@@ -49,6 +49,8 @@ class CommandGuard:
         self._speed = np.array((*robot.velocity_max, robot.gripper_velocity_max))
         self._acceleration = np.array(robot.acceleration_max)  # (arm joints,), as the jerk
         self._jerk = np.array(robot.jerk_max or (np.inf,) * len(robot.arm_joints))
+        # who brakes goes on, and back no farther than where the jerk is limited and the arm was about to turn
+        self._back = np.append(self._braking_way(self._acceleration**2 / self._jerk / 2.0), 0.0)
         self.forget()
 
     def forget(self) -> None:
@@ -56,6 +58,7 @@ class CommandGuard:
         self._commanded: np.ndarray | None = None  # (n,) last that was let through
         self._held: np.ndarray | None = None  # (n,) the first that was let through while stopped
         self._to_rest = np.zeros(len(self._speed))  # (n,) way that braking takes from there
+        self._way = np.zeros(len(self._speed))  # (n,) its direction, -1 or 1
         self._step: np.ndarray = np.zeros(len(self._speed))  # (n,) motion of the last command
         self._gain: np.ndarray = np.zeros(len(self._speed))  # (n,) how much faster, in its direction, that was
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
@@ -87,7 +90,7 @@ class CommandGuard:
         if self.stopped:
             self._watch_braking(command.positions, motion[:-1])
         moved = (np.abs(motion) > ROUNDING) | (not self.stopped)  # when a stop comes the last command may be repeated
-        self._gain = np.where(moved, np.sign(motion) * (motion - self._step), self._gain)
+        self._gain = np.where(moved, self._gained(motion), self._gain)
         self._step = np.where(moved, motion, self._step)
         self._budget, self._commanded = budget - np.abs(motion), command.positions
         self._at_s, self._stamp_ns, self._now_s = at_s, command.stamp_ns, command.stamp_ns / 1e9 + age_s
@@ -116,9 +119,10 @@ class CommandGuard:
         if (excess := np.abs(target - start) - budget).max() > ROUNDING:
             return "velocity", self._joint(excess, np.abs(target - start), "away, more than its speed allows")
         if self.stopped and self._held is not None:
-            moved = np.abs(target - self._held)
-            if (excess := moved - self._speed * self._dt_s - self._to_rest).max() > ROUNDING:
-                return "stopped", self._joint(excess, moved, "away while the stop is latched")
+            moved = target - self._held
+            to_rest = np.where(moved * self._way >= 0.0, self._to_rest, np.minimum(self._to_rest, self._back))
+            if (excess := np.abs(moved) - self._speed * self._dt_s - to_rest).max() > ROUNDING:
+                return "stopped", self._joint(excess, np.abs(moved), "away while the stop is latched")
         return "", ""
 
     def _was_set_back(self, now_s: float, at_s: float) -> bool:
@@ -128,14 +132,25 @@ class CommandGuard:
 
     def _watch_braking(self, target: np.ndarray, motion: np.ndarray) -> None:
         """Note where the first command under a stop may lead; take that back from joints (n - 1,) that do not brake."""
-        before = np.abs(self._step[:-1])
+        before, turned = np.abs(self._step[:-1]), motion * self._step[:-1] < 0.0
         if self._held is None:  # it may have been on its way when the stop came: it need not be slower
             self._held = target
-            self._to_rest[:-1] = self._braking_way(before / self._dt_s)
+            self._way[:-1] = np.sign(np.where(np.abs(motion) > ROUNDING, motion, self._step[:-1]))
+            faster = self._acceleration * self._dt_s**2
+            speed, most = np.where(turned, (np.minimum(np.abs(motion), faster), faster), (before, before + faster))
+            way = self._braking_way(speed / self._dt_s)
+            self._to_rest[:-1] = np.where(np.abs(motion) > most + ROUNDING, 0.0, way)
             return
         gain = self._gain[:-1] - SLOWS * self._jerk * self._dt_s**3
         gain = np.maximum(gain, -SLOWS * self._acceleration * self._dt_s**2)
-        self._to_rest[:-1][np.abs(motion) > np.maximum(before + gain, 0.0) + ROUNDING] = 0.0
+        beyond = self._acceleration**2 / self._jerk * self._dt_s  # a brake goes beyond rest where the jerk is limited
+        most = np.where(turned, beyond, np.maximum(before + gain, 0.0))
+        self._to_rest[:-1][np.abs(motion) > most + ROUNDING] = 0.0
+
+    def _gained(self, motion: np.ndarray) -> np.ndarray:
+        """Return how much faster ``motion`` (n,) is than the one before, at most by what the acceleration allows."""
+        gain = np.sign(motion) * (motion - self._step)
+        return np.minimum(gain, np.append(self._acceleration * self._dt_s**2, np.inf))
 
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
         """Return how far the arm's joints go at most (n - 1,) until they rest; not at all where ``speed`` is zero."""

@@ -122,6 +122,26 @@ def test_an_arm_in_motion_may_brake_while_the_stop_is_latched_and_go_no_further(
     assert robot.at[0] <= way[-1] + 0.1
 
 
+@pytest.mark.parametrize("first", [-0.2, -0.1, 0.0, 0.1, 0.2])
+def test_under_a_stop_no_arm_is_led_back_or_faster_on(first):
+    """What comes first may have been on its way; whatever follows, the arm is led no farther than it would brake."""
+    robot = Robot()
+    robot.guard = CommandGuard(replace(GANTRY, acceleration_max=(2.0,) * 3, jerk_max=(20.0,) * 3), 0.1)
+    for x in (0.03, 0.08, 0.13):
+        assert robot.send(x) == ""
+    robot.guard.stop(True)
+    robot.send(robot.at[0] + first)
+    held = robot.at[0]
+    for way in (1.0, -1.0):
+        for _ in range(40):
+            tries = [robot.send(robot.at[0] + way * step) for step in (0.2, 0.1, 0.05, 0.02)]
+            if all(tries):
+                break
+        if first not in (0.0, 0.1) or way < 0.0:  # beyond what was on its way, or back: held to where that led
+            assert abs(robot.at[0] - held) <= 0.1 + 0.25, (first, way)
+    assert abs(robot.at[0] - held) < 0.75
+
+
 @pytest.mark.parametrize("jerk_max", [(), (8.0,) * 3, (20.0,) * 3])
 @pytest.mark.parametrize("on_its_way", [False, True])
 @pytest.mark.parametrize("at", [3, 5, 8, 14, 21])
