@@ -121,15 +121,16 @@ class Learner:
         self.lineage = self.algorithm.lineage
         self._source = source
         self._folder = None if folder is None else Path(folder).expanduser()
-        self._specs = tensor_specs(self.algorithm.weights())
+        began = self.algorithm.weights()
+        self._specs, self._began = tensor_specs(began), hashlib.sha256(began).hexdigest()
         self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
         self._stream: EpisodeStream | None = None
         if self.algorithm.whole_episodes and not self.algorithm.whole_replay:
             streams = max(1, self.config.batch_size // self.config.window)
             self._stream = EpisodeStream(self._replay, streams, self.config.window)
         settings = json.loads(json.dumps(asdict(self.config)))
-        began = parent or policy.version
-        self._progress = Progress(began, self.lineage.id, settings, source.id, line={began: ""})
+        version = parent or policy.version
+        self._progress = Progress(version, self.lineage.id, settings, source.id, line={version: ""})
         self.changed: dict[str, str] = {}
         """What is other than when the folder's state was saved -> how, and what becomes of it, in words."""
         if self._folder is not None:
@@ -168,7 +169,9 @@ class Learner:
                 "nothing: updates_per_episode is 0, so no success is imitated; a correction that practice finds teaches"
             )
         if state.failures:
-            return f"{state.successes} successes and {state.failures} failures"
+            told = f"{state.successes} successes and {state.failures} failures"
+            why = "" if self._learnt else self.algorithm.waits_for(self._replay.episodes)
+            return f"nothing yet of {told}: {why}" if why else told
         if state.successes:
             return f"{state.successes} successes" + (f", {alone} of {ALONE} passed over" if alone else "")
         if alone:
@@ -247,6 +250,9 @@ class Learner:
             )
         for _ in range(updates):
             self._update()
+        if self._is_known():
+            why = self.algorithm.waits_for(self._replay.episodes)
+            raise InvalidInputError(f"Learner.run: {updates} updates changed nothing" + (f": {why}" if why else ""))
         return self._make_candidate()
 
     def correct(
@@ -314,8 +320,11 @@ class Learner:
 
         What is returned has passed :func:`engram.learning.weights.manifest.verify` against the weights at the start.
         """
-        every = self.config.candidate_updates
-        if not every or self._progress.updates - self._progress.at_candidate < every:
+        every, state = self.config.candidate_updates, self._progress
+        if not every or state.updates - state.at_candidate < every:
+            return None
+        if self._is_known():  # nothing was learnt since
+            state.at_candidate = state.updates
             return None
         return self._make_candidate()
 
@@ -401,6 +410,15 @@ class Learner:
             raise InvalidInputError(f"Transition.context: tokens of {min(wrong)} numbers, the policy's have {width}")
         return transitions
 
+    @property
+    def _learnt(self) -> bool:
+        """Whether anything has changed the weights since training began."""
+        return hashlib.sha256(self.algorithm.weights()).hexdigest() != self._began
+
+    def _is_known(self) -> bool:
+        """Tell whether the weights are those that training began with, or of a candidate."""
+        return hashlib.sha256(self.algorithm.weights()).hexdigest() in {self._began, *self._progress.line.values()}
+
     def _make_candidate(self) -> tuple[bytes, PolicyManifest]:
         made, state = self._new_weights(), self._progress
         state.at_candidate = state.updates
@@ -450,6 +468,7 @@ class Learner:
         )
         state.cursor = state.update_credit = 0
         state.replay, state.streams = [], []
+        self.algorithm.forget_episodes()
 
     def _restore_replay(self, numbers: Set[int]) -> None:
         """Take those of ``numbers`` into the replay buffer that are stored, and are successes, still."""

@@ -21,5 +21,6 @@ class AdvantageCloning(ValueLearning):
 
     def better(self, steps: Steps, draw: Tensor) -> tuple[Tensor, Tensor]:
         """Return the executed chunks, weighted."""
-        gain = self.critics.gain(self.way(steps), self.departure(steps.action, steps))
-        return steps.action, torch.exp(gain / TEMPERATURE).clamp(max=MOST)
+        departure = self.departure(steps.action, steps)
+        weight = torch.exp(self.critics.leads(self.way(steps), departure) / TEMPERATURE).clamp(max=MOST)
+        return steps.action, weight * steps.known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
@@ -157,10 +157,14 @@ class BehaviorCloning(Algorithm):
         return {"loss": loss}
 
     def _kept(
-        self, practised: Sequence[tuple[Any, MotionCorrection]], others: Sequence[Episode], check: Callable[[], None]
+        self,
+        practised: Sequence[tuple[Any, MotionCorrection]],
+        others: Sequence[Episode],
+        check: Callable[[], None],
+        done: Collection[str] = (),
     ) -> Tensor:
         """Return what the head is conditioned by (m, c) where its answers stay."""
-        asked = [self._condition(batch) for batch in self._asked(practised, others, check)]
+        asked = [self._condition(batch) for batch in self._asked(practised, others, check, done)]
         return torch.cat(asked) if asked else torch.zeros(0, 0)
 
     def _asked(
@@ -168,11 +172,12 @@ class BehaviorCloning(Algorithm):
         practised: Sequence[tuple[Any, MotionCorrection]],
         others: Sequence[Episode],
         check: Callable[[], None],
+        done: Collection[str] = (),
     ) -> Iterator[Any]:
-        """Yield as many samples of other goals as are practised; none where every kind of goal is."""
+        """Yield as many samples of other goals as are practised; none where every kind of goal is, or ``done``."""
         if self._rehearsal is None:
             return
-        done = {kind for batch, _ in practised for kind in self._kinds(batch)}
+        done = {kind for batch, _ in practised for kind in self._kinds(batch)} | set(done)
         rehearsal = self._rehearsal.seeing(others) if others else self._rehearsal
         for batch, _ in practised:
             check()
@@ -192,12 +197,12 @@ class BehaviorCloning(Algorithm):
         """Return what the head of the weights to ship is conditioned by (n, c) at each step of ``episode``."""
         return self._condition(self._batch(episode))
 
-    def rehearsed(self, episode: Episode) -> Tensor:
-        """Return what that head is conditioned by (m, c) in goals of other kinds than ``episode``; m may be 0.
+    def rehearsed(self, episode: Episode, done: Collection[str] = ()) -> Tensor:
+        """Return what that head is conditioned by (m, c) in goals of other kinds than ``episode`` and ``done``.
 
         They are asked for in pictures of ``episode``, or in what :meth:`see` was shown.
         """
-        kept = self._kept([(self._pictures(episode), MotionCorrection())], (), lambda: None)
+        kept = self._kept([(self._pictures(episode), MotionCorrection())], (), lambda: None, done)
         return kept if len(kept) else torch.zeros(0, self.network.model.condition_size)
 
     def _batch(self, episode: Episode) -> Any:

@@ -67,6 +67,13 @@ class Algorithm(ABC):
             WeightsError: they do not fit; nothing has changed.
         """
 
+    def forget_episodes(self) -> None:  # noqa: B027
+        """Take note that the numbers of episodes mean others from now on: they are of another store."""
+
+    def waits_for(self, episodes: Sequence[Episode]) -> str:
+        """Return what updates wait for while the replay buffer holds ``episodes``, in words; empty: for nothing."""
+        return ""
+
     def see(self, others: Sequence[Episode]) -> None:  # noqa: B027
         """Take what the policy saw while it carried out other goals than those that are practised, not to unlearn them.
 

@@ -6,19 +6,19 @@ numbers: linear in the departure of the next motion from the usual one, and in w
 advantage of natural actor-critic, Peters and Schaal 2008; linear and quadratic as in NAF, Gu et al. 2016,
 arXiv:1603.00748). It is learnt over several control steps at once, as they were executed (Q-chunking, Li et al. 2025,
 arXiv:2507.07969). There is one for each part of the episodes. What one critic has learnt by chance the others have not:
-only a number counts that is the same in all of them, by its mean and its standard error over them.
+a number counts by its mean and its standard error over them.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, WeightsError
 
 MOTION = 3
 """Components of an action that translate the tool; the critics judge these alone."""
@@ -50,7 +50,8 @@ class CriticConfig:
     weight_decay: float = 0.1
     dropout: float = 0.1
     surety: float = 2.5
-    """Standard errors by which a number of the advantage has to differ from zero; it is taken as that much smaller."""
+    """Standard errors by which a number of the advantage has to differ from zero to count; the nearer it is to that,
+    the less. By luck alone one number in fifteen does, with five parts."""
     curvature: float = 0.15
     """What a departure of one costs beside what it gains, in the units of a value."""
 
@@ -74,7 +75,7 @@ class Judged:
     departure: Tensor  # (n, 3) of what was done from that
     outcome: Tensor  # (n,) discounted success of the episode, seen from there
     later: Tensor  # (n,) int64: the step after the motions that are judged; -1: the episode has ended by then
-    part: Tensor  # (n,) int64: whose it is
+    part: Tensor  # (n,) int64: which critic learns from it
 
 
 class Critics(nn.Module):
@@ -99,14 +100,17 @@ class Critics(nn.Module):
 
     def forward(self, seen: Tensor, way: Tensor, departure: Tensor) -> Tensor:
         """Return what each critic expects (m, n) of departures (n, 3), about 0..1."""
-        components = ((seen - self.mean) @ self.axes).clamp(-5.0, 5.0)
-        x = torch.cat((components, way), dim=1).expand(self.config.parts, -1, -1)
+        x = torch.cat((self.components(seen), way), dim=1).expand(self.config.parts, -1, -1)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
             if layer < len(self.weights) - 1:
                 x = F.dropout(F.silu(x), self.config.dropout, self.training)
         gain = torch.einsum("nk,mko,no->mn", _with_one(way), self.linear, departure)
         return x[..., 0] + gain - torch.einsum("mo,no->mn", F.softplus(self.quadratic), departure.square())
+
+    def components(self, seen: Tensor) -> Tensor:
+        """Return the principal components (n, p) of what is seen (n, c)."""
+        return ((seen - self.mean) @ self.axes).clamp(-5.0, 5.0)
 
     @property
     def sure(self) -> Tensor:
@@ -116,9 +120,12 @@ class Critics(nn.Module):
         return (mean * kept.clamp(min=0.0)).detach()
 
     def gain(self, way: Tensor, departure: Tensor) -> Tensor:
-        """Return by how much (n,) departures (n, 3) are surely better than none."""
-        linear = torch.einsum("nk,ko,no->n", _with_one(way), self.sure, departure)
-        return linear - self.config.curvature * departure.square().sum(1)
+        """Return by how much (n,) departures (n, 3) are surely better than none, what they cost counted."""
+        return self.leads(way, departure) - self.config.curvature * departure.square().sum(1)
+
+    def leads(self, way: Tensor, departure: Tensor) -> Tensor:
+        """Return by how much (n,) departures (n, 3) lead to success, whatever they cost."""
+        return torch.einsum("nk,ko,no->n", _with_one(way), self.sure, departure)
 
     def best(self, way: Tensor) -> Tensor:
         """Return the departure (n, 3), -1..1, that is surely better than none by most."""
@@ -126,9 +133,14 @@ class Critics(nn.Module):
 
 
 def fit(config: CriticConfig, data: Judged) -> tuple[Critics, float]:
-    """Return critics that learnt from ``data``, and their mean loss at the end; torch's generator draws."""
+    """Return critics that learnt from ``data``, and their mean loss at the end; torch's generator draws.
+
+    Raises:
+        WeightsError: they are not finite.
+    """
     critics = Critics(config, data.seen.shape[1])
     _project(critics, data.seen)
+    data = replace(data, departure=_unforeseen(critics, data))
     averaged = Critics(config, data.seen.shape[1])  # tells what comes later
     averaged.load_state_dict(critics.state_dict())
     averaged.eval().requires_grad_(False)
@@ -149,6 +161,8 @@ def fit(config: CriticConfig, data: Judged) -> tuple[Critics, float]:
             for mine, live in zip(averaged.parameters(), critics.parameters(), strict=True):
                 mine.lerp_(live, 0.01)
         loss_at_end += (float(loss.detach()) - loss_at_end) / min(update + 1, 100)
+    if not all(bool(one.isfinite().all()) for one in averaged.state_dict().values()):
+        raise WeightsError("critics: not finite after a fit, which is left out")
     return averaged, loss_at_end
 
 
@@ -164,6 +178,17 @@ def _loss(critics: Critics, averaged: Critics, data: Judged, rows: Tensor) -> Te
     told = critics(data.seen[rows], data.way[rows], data.departure[rows])
     its = (data.part[rows] == torch.arange(config.parts)[:, None]).float()
     return ((told - target).square() * its).sum() / its.sum().clamp(min=1.0)
+
+
+def _unforeseen(critics: Critics, data: Judged) -> Tensor:
+    """Return what of each departure (n, 3) cannot be told from what is seen.
+
+    Where all motions are executed shorter, say, the departure repeats the way; an advantage of it would be value.
+    """
+    ones = torch.ones(len(data.seen), 1)
+    known = torch.cat((ones, data.way, critics.components(data.seen)), dim=1).double()
+    departure = data.departure.double()
+    return (departure - known @ torch.linalg.lstsq(known, departure).solution).float()
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,10 +70,11 @@ class EpisodeCloning(BehaviorCloning):
         practised: Sequence[tuple[Windows, MotionCorrection]],
         others: Sequence[Episode],
         check: Callable[[], None],
+        done: Collection[str] = (),
     ) -> Tensor:
         """Return what the head is conditioned by in other goals, each kind as often as any other."""
         kinds: dict[str, list[Tensor]] = {}
-        for batch in self._asked(practised, others, check):
+        for batch in self._asked(practised, others, check, done):
             kinds.setdefault(" ".join(sorted(self._kinds(batch))), []).append(self._condition(batch))
         parts = [torch.cat(conditions) for conditions in kinds.values()]
         most = max(map(len, parts), default=0)
@@ -85,14 +86,16 @@ class EpisodeCloning(BehaviorCloning):
         practised: Sequence[tuple[Windows, MotionCorrection]],
         others: Sequence[Episode],
         check: Callable[[], None],
+        done: Collection[str] = (),
     ) -> Iterator[Windows]:
         """Yield whole episodes of other goals; of a kind of which none is known, a practised one with its words."""
         if not self.config.rehearsal:
             return
         shown = [episode for batch, _ in practised for episode in batch.episodes]
         known = [one for one in (*others, *self._others) if not any(_same_goal(one, each) for each in shown)]
+        known = [one for one in known if kind_of(one.instruction) not in done]
         there = {kind_of(one.instruction) for one in (*shown, *known)}
-        missing = sorted(self._instructions.keys() - there)
+        missing = sorted(self._instructions.keys() - there - set(done))
         if len(missing) > SAID:
             alone = [kind for kind in missing if kind in self._instructions[kind]]  # words that no relation says
             room = max(0, SAID - len(missing) + len(alone))

@@ -28,8 +28,14 @@ from engram.learning.algorithms.distillation import flow_error
 from engram.learning.algorithms.training_state import into_optimizer, of_optimizer, packed, under, unpacked
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode
+from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs
 from engram.policies.vla.flow import integrate
+
+KEPT_ROWS, KEPT_EVERY = 64, 5
+"""Control steps at most in which other goals are kept, of an episode; of a policy with a memory in every fifth one."""
+STRANGE = 1e4
+"""What is seen is never as large; an episode with larger numbers is left out."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Steps:
     action: Tensor  # (n, h, a) as executed from here on; rest after the end
     outcome: Tensor  # (n,) discounted success of the episode, seen from here
     later: Tensor  # (n,) int64: the step after the motions that are judged at once; -1: the episode has ended by then
-    part: Tensor  # (n,) int64: which critic learns from it
+    known: Tensor  # (n,) 1.0: the motions that are judged were all made, 0.0: the arm was held, or the episode ended
 
     def __len__(self) -> int:
         return len(self.condition)
@@ -124,6 +130,8 @@ class ValueLearning(Algorithm):
     _taught: int | None  # updates of the head since the critics were fitted; None: there is nothing to teach
     _loss: float  # of the last one
     _fitted: frozenset[int]  # numbers of the episodes that the critics know
+    _old: frozenset[int] | None  # of those that another policy drove; None: all that there are at the next update
+    _kinds: frozenset[str]  # of the goals that are practised
     _seen: dict[int, tuple[Steps, Kept]]  # by the episode's number
     _all: tuple[Steps, Kept] | None  # of all of these
     _optimizers: dict[str, torch.optim.Optimizer]
@@ -174,17 +182,39 @@ class ValueLearning(Algorithm):
             WeightsError: a loss is not finite; the weights to ship are as before.
         """
         torch.manual_seed(seed)
-        episodes: Sequence[Episode] = batch
-        steps, kept = self._gathered(episodes)
-        figures = {}
-        if self._taught is None and self._is_due(episodes):
-            self.critics, figures["critic_loss"] = fit(self.config.critic, self._judged(steps))
-            self.critics.requires_grad_(False)
-            self._fitted = frozenset(episode.number for episode in episodes)
-            self._begin_teaching()
-        if self._taught is not None:
-            figures |= self._teach(steps, kept, self._taught)
+        episodes, figures = self._own(batch), {}
+        try:
+            if self._taught is None and not self.waits_for(episodes):
+                self._fitted = frozenset(episode.number for episode in episodes)
+                judged = self._judged(episodes, self._gathered(episodes)[0])
+                self.critics, figures["critic_loss"] = fit(self.config.critic, judged)
+                self.critics.requires_grad_(False)
+                self._begin_teaching()
+            if self._taught is not None:
+                figures |= self._teach(*self._gathered(episodes), self._taught)
+        except WeightsError:  # it is not tried again before there is more experience
+            self._taught = None
+            raise
         return figures | {"loss": self._loss}
+
+    def waits_for(self, episodes: Sequence[Episode]) -> str:
+        """Return what is missing before the critics are fitted to ``episodes``; empty: nothing."""
+        known = self._own(episodes)
+        reached, least = sum(episode.success for episode in known), self.config.critic.parts
+        new = sum(episode.number not in self._fitted for episode in known)
+        wanted = {
+            "episodes": self.config.first_fit - len(known),
+            "successes": least - reached,
+            "failures": least - (len(known) - reached),
+            "new episodes": (self.config.fit_every if self._fitted else 1) - new,
+        }
+        missing = [f"{count} more {what}" for what, count in wanted.items() if count > 0]
+        return f"critics wait for {', '.join(missing)}" if missing else ""
+
+    def forget_episodes(self) -> None:
+        """Take episodes with numbers that are known for others; the head keeps what it was taught."""
+        self._fitted, self._old, self._taught = frozenset(), frozenset(), None
+        self._forget()
 
     def see(self, others: Sequence[Episode]) -> None:
         """Keep the answers that the policy gives in ``others``."""
@@ -209,20 +239,22 @@ class ValueLearning(Algorithm):
         """Make corrections part of the head, as behavior cloning does; what the rule had found stays part of it."""
         told = self._cloning.correct(shown, seed, check, others)
         self._restart()
+        self._old = None
         return told
 
     def begin(self, weights: bytes) -> None:
-        """Begin anew from ``weights``: they are the policy as it was."""
+        """Begin anew from ``weights``: they are the policy as it was, and episodes of before tell nothing of it."""
         self._cloning.begin(weights)
         self._restart()
+        self._old = None
 
     def save(self) -> bytes:
         """Return all networks and optimisers as one safetensors block."""
         tensors = {f"{part}.{k}": v for part, net in self._networks().items() for k, v in net.state_dict().items()}
         for part, optimizer in self._optimizers.items():
             tensors |= of_optimizer(optimizer, f"optimizer.{part}.")
-        about = {"rule": type(self).__name__, "taught": self._taught, "loss": self._loss}
-        about |= {"fitted": sorted(self._fitted)}
+        about: dict[str, Any] = {"rule": type(self).__name__, "taught": self._taught, "loss": self._loss}
+        about |= {"fitted": sorted(self._fitted), "old": None if self._old is None else sorted(self._old)}
         return packed(tensors, "value_learning", about | {"config": asdict(self.config)})
 
     def restore(self, state: bytes) -> None:
@@ -238,6 +270,7 @@ class ValueLearning(Algorithm):
         for part, optimizer in self._optimizers.items():
             into_optimizer(optimizer, tensors, f"optimizer.{part}.")
         self._taught, self._loss, self._fitted = about["taught"], about["loss"], frozenset(about["fitted"])
+        self._old = None if about["old"] is None else frozenset(about["old"])
         self._forget()
 
     # -- networks ------------------------------------------------------------------------------------------------
@@ -245,7 +278,7 @@ class ValueLearning(Algorithm):
     def _restart(self) -> None:
         """Take the policy as it ships for what it was; nothing is known of what would be better."""
         torch.manual_seed(0)
-        self._taught, self._loss, self._fitted = None, 0.0, frozenset()
+        self._taught, self._loss, self._fitted, self._old = None, 0.0, frozenset(), frozenset()
         self._forget()
         self.before = copy.deepcopy(self.model.head).eval().requires_grad_(False)
         self._head = copy.deepcopy(self.model.head).train().requires_grad_(True)
@@ -266,12 +299,21 @@ class ValueLearning(Algorithm):
 
     def _forget(self) -> None:
         """Encode what was seen anew."""
-        self._seen, self._all = {}, None
+        self._seen, self._all, self._kinds = {}, None, frozenset()
 
     # -- what was seen -------------------------------------------------------------------------------------------
 
+    def _own(self, episodes: Sequence[Episode]) -> list[Episode]:
+        """Return those of ``episodes`` that tell of the policy as it was."""
+        if self._old is None:
+            self._old = frozenset(episode.number for episode in episodes)
+        return [episode for episode in episodes if episode.number not in self._old]
+
     def _gathered(self, episodes: Sequence[Episode]) -> tuple[Steps, Kept]:
         """Return all steps of ``episodes``, and what is kept of other goals; each episode is encoded once."""
+        if (kinds := frozenset(kind_of(episode.instruction) for episode in episodes)) != self._kinds:
+            self._forget()
+            self._kinds = kinds
         if self._all is None or self._seen.keys() != {episode.number for episode in episodes}:
             self._seen = {e.number: self._seen.get(e.number) or self._encoded(e) for e in episodes}
             steps, kept = zip(*self._seen.values(), strict=True)
@@ -281,28 +323,39 @@ class ValueLearning(Algorithm):
     def _encoded(self, episode: Episode) -> tuple[Steps, Kept]:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(episode.number)  # it comes out alike in a process that went on from a saved state
-            return self._steps(episode), self._kept(episode)
+            steps, kept = self._steps(episode), self._kept(episode)
+            if bool(steps.condition.isfinite().all()) and float(steps.condition.abs().max()) < STRANGE:
+                return steps, kept
+            return steps.at(torch.arange(0)), Kept(
+                *(part[:0] for part in vars(kept).values())
+            )  # that cannot have been seen
 
     def _kept(self, episode: Episode) -> Kept:
-        condition = self._cloning.rehearsed(episode)
+        """Return some other goals in ``episode``; a policy with a memory goes through it whole for each, so seldom."""
+        seldom = self.whole_episodes and episode.number % KEPT_EVERY
+        condition = torch.zeros(0, self.model.condition_size)
+        if not seldom:
+            condition = self._cloning.rehearsed(episode, self._kinds)
+        condition = condition[torch.randperm(len(condition))[:KEPT_ROWS]]
         return Kept(condition, *self._answered(condition))
 
     def _steps(self, episode: Episode) -> Steps:
         n, config = len(episode), self.config.critic
         condition = self._cloning.conditions(episode)
         noise, answer = self._answered(condition)
-        last, idle = np.full(n, n - 1), np.asarray((episode.action[:, :-1] == 0).all(axis=1))
+        last, idle = np.full(n, n - 1), episode.unlearnt
         horizon = self.model.noise_shape[0]
-        rows, _ = chunk_rows(episode.action, idle, last, ends(idle, last), np.arange(n), horizon)
+        rows, left = chunk_rows(episode.action, idle, last, ends(idle, last), np.arange(n), horizon)
+        left, whole = left[:, : config.steps], np.arange(n) + config.steps <= n
         at = torch.arange(n)
         return Steps(
             condition=condition,
             noise=noise,
             answer=answer,
-            action=self.units.answers(torch.from_numpy(rows)),
+            action=self.units.answers(torch.from_numpy(rows).clamp(-1.0, 1.0)),
             outcome=float(episode.success) * config.discount ** (n - 1 - at).float(),
             later=torch.where(at + config.steps < n, at + config.steps, -1),
-            part=torch.full((n,), episode.number % config.parts),
+            known=torch.from_numpy(whole & ~left.any(axis=1)).float(),
         )
 
     @torch.no_grad()
@@ -320,17 +373,15 @@ class ValueLearning(Algorithm):
 
     # -- training ------------------------------------------------------------------------------------------------
 
-    def _is_due(self, episodes: Sequence[Episode]) -> bool:
-        """Tell whether the critics are to be fitted."""
-        reached = sum(episode.success for episode in episodes)
-        least, new = self.config.critic.parts, sum(episode.number not in self._fitted for episode in episodes)
-        if len(episodes) < self.config.first_fit or min(reached, len(episodes) - reached) < least:
-            return False
-        return new >= (self.config.fit_every if self._fitted else 1)
-
-    def _judged(self, steps: Steps) -> Judged:
-        departure = self.departure(steps.action, steps)
-        return Judged(steps.condition, self.way(steps), departure, steps.outcome, steps.later, steps.part)
+    def _judged(self, episodes: Sequence[Episode], steps: Steps) -> Judged:
+        """Return what the critics learn from; each has as many successes and failures as the others."""
+        part: list[int] = []
+        dealt = {True: 0, False: 0}
+        for episode in episodes:
+            part += [dealt[episode.success] % self.config.critic.parts] * len(self._seen[episode.number][0])
+            dealt[episode.success] += 1
+        departure = self.departure(steps.action, steps) * steps.known[:, None]
+        return Judged(steps.condition, self.way(steps), departure, steps.outcome, steps.later, torch.tensor(part))
 
     def _begin_teaching(self) -> None:
         """Begin with the head of the policy as it was; where the critics are sure of nothing, that ships at once."""

@@ -108,7 +108,11 @@ def tried(number: int, usual: np.ndarray, rng: np.random.Generator, steps: int =
     source = replace(OWN, ablation=EXPLORED)
     return [
         replace(
-            t, images={"front": t.images["front"], "wrist": t.images["front"]}, executed_action=action, source=source
+            t,
+            images={"front": t.images["front"], "wrist": t.images["front"]},
+            executed_action=action,
+            source=source,
+            intervention=False,
         )
         for t in episode(number, steps, image_size=64, success=bool(draw[0] > 0.0), source=source)
     ]
@@ -155,7 +159,8 @@ def test_the_head_learns_what_the_critics_are_sure_of(rule, policy, experience):
     algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     assert learner.poll() == 40 and learner.metrics["failures"] > 5
-    assert learner.teaches == f"{learner.metrics['successes']} successes and {learner.metrics['failures']} failures"
+    told = f"{learner.metrics['successes']} successes and {learner.metrics['failures']} failures"
+    assert learner.teaches == told
     while learner.step() is not None:
         pass
     sure = algorithm.critics.sure
@@ -256,6 +261,68 @@ def test_before_the_critics_know_enough_nothing_changes(policy, experience):
     learner.poll()
     assert learner.step() == {"loss": 0.0}
     assert algorithm.weights() == before
+
+
+def test_motions_that_are_executed_shorter_are_no_advantage():
+    """The departure then repeats the way, and luck would make critics sure of what is the value's."""
+    torch.manual_seed(0)
+    data = judged(np.random.default_rng(0), lambda way, _: 0.3 * way[:, 1])
+    shorter = replace(data, departure=data.departure * 0.2 - 0.4 * data.way)
+    critics, _ = fit(QUICK, shorter)
+    ahead = torch.eye(3)
+    assert (critics.best(ahead) * ahead).sum(1).abs().max() < 0.1
+
+
+def test_one_impossible_step_leaves_out_its_episode_alone(policy, tmp_path):
+    store, rng = ExperienceStore(tmp_path), np.random.default_rng(0)
+    for number in range(30):
+        steps = tried(number, np.zeros(7, np.float32), rng)
+        if number == 7:
+            steps[3] = replace(steps[3], state=np.full_like(steps[3].state, 1e30), executed_action=np.full(7, 3e38))
+        store.append(steps)
+    store.commit()
+    algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, updates=20)))
+    learner = Learner(store, policy, algorithm, config=CONFIG)
+    learner.poll()
+    assert all(np.isfinite(learner.step()["loss"]) for _ in range(5))
+    store.close()
+
+
+def test_what_was_taught_is_not_taught_again_from_the_same_experience(policy, experience):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    learner.poll()
+    for _ in range(VALUES.head_updates):
+        learner.step()
+    data, manifest = learner.candidate()
+    learner.go_back(data, manifest)
+    for _ in range(VALUES.head_updates):
+        learner.step()
+    assert algorithm.weights() == data and learner.candidate() is None
+    assert algorithm.waits_for(learner._replay.episodes).startswith("critics wait for 12 more episodes")
+
+
+def test_a_learner_that_waits_says_so_and_makes_no_candidate(policy, experience):
+    algorithm = EditActor(clone_policy(policy), replace(VALUES, first_fit=1000))
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    learner.poll()
+    for _ in range(CONFIG.candidate_updates):
+        learner.step()
+    assert learner.candidate() is None
+    assert learner.teaches.startswith("nothing yet of ") and learner.teaches.endswith("wait for 960 more episodes")
+    with pytest.raises(InvalidInputError, match="5 updates changed nothing: critics wait for 960 more episodes"):
+        learner.run(5)
+
+
+def test_episodes_of_another_store_are_new(policy, experience):
+    algorithm = EditActor(clone_policy(policy), VALUES)
+    learner = Learner(experience, policy, algorithm, config=CONFIG)
+    learner.poll()
+    learner.step()
+    episodes = learner._replay.episodes
+    assert "new episodes" in algorithm.waits_for(episodes)
+    algorithm.forget_episodes()
+    assert algorithm.waits_for(episodes) == ""
 
 
 def test_what_is_half_taught_does_not_ship(policy, experience):
