@@ -54,8 +54,17 @@ class ClassifierCommandConfig:
     """Gaps of the simulated robots (engram improve --help): goals that are missed are needed, too."""
     episodes: int = 60
     """Simulated goals of each task, over all gaps together."""
+    clips: int = 1
+    """Clips of each kind in which each reached goal is shown once more: rewound, standing still after it has gone on,
+    and standing still from the first. They teach a progress that is more than time; 0: none."""
+    other_words: int = 0
+    """Clips of each reached goal under the words of another one, of other colours. With them it denies what another
+    goal wanted, and tells fewer of the goals that are reached."""
+    lerobot: Path | None = None
+    """Folder for the classifier as a reward model of LeRobot's, type engram_success; only of a policy without a memory
+    of its episode."""
     seed: int = 0
-    """Of the classifier's training; that of the scenes is fixed."""
+    """Of the classifier's training and of the clips; that of the scenes is fixed."""
 
 
 def classifier(config: ClassifierCommandConfig) -> int:
@@ -73,7 +82,14 @@ def classifier(config: ClassifierCommandConfig) -> int:
             "ClassifierCommandConfig.oracle_tasks for a simulation"
         )
     positive_int("ClassifierCommandConfig.episodes", config.episodes)
+    for name in ("clips", "other_words"):
+        if getattr(config, name) < 0:
+            raise InvalidInputError(f"ClassifierCommandConfig.{name}: {getattr(config, name)}, expected 0 or more")
     policy, output = load_policy(config.policy), at_home(config.output)
+    if config.lerobot is not None:
+        from engram.learning.rewards.lerobot.modeling_engram_success import check_policy
+
+        check_policy(policy)
     lock = WriterLock(output)  # another command would delete the goals that are being carried out
     try:
         return _learn(config, policy, output)
@@ -82,6 +98,7 @@ def classifier(config: ClassifierCommandConfig) -> int:
 
 
 def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int:
+    from engram.learning.rewards.clips import ClipsConfig
     from engram.learning.rewards.labelled_episodes import labelled_episodes
     from engram.learning.rewards.success_classifier import SuccessClassifier
 
@@ -90,15 +107,20 @@ def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int
     if config.oracle_tasks:
         oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder)
     skipped: Counter[str] = Counter()
+    clips = ClipsConfig(config.clips, config.other_words)
     try:
         encoder, episodes = labelled_episodes(
-            folder.expanduser(), policy, config.words, lambda _, why: skipped.update([why])
+            folder.expanduser(), policy, config.words, lambda _, why: skipped.update([why]), clips, config.seed
         )
     finally:
         for why, count in skipped.items():
             console.print(f"{count} goals passed over: {why}", markup=False)
     learnt = SuccessClassifier.fit(encoder, episodes, seed=config.seed)
     learnt.save(output)
+    if config.lerobot is not None:
+        from engram.learning.rewards.lerobot.modeling_engram_success import reward_model
+
+        reward_model(learnt, policy).save_pretrained(at_home(config.lerobot))
     reached = sum(one.success for one in episodes)
     table = Table("of goals that it had not seen", "share", "95 % interval", "n", title=f"{output}")
     for name, rate in learnt.figures.items():

@@ -6,9 +6,10 @@ A classifier for each of some tasks of which the memory cannot tell whether they
 ``engram`` on two simulated robots, which the simulator judged in place of a person (oracle). It is cross-validated on
 them, each in a scene of its own. Then it judges goals in other scenes on one of these robots, and on one that differs
 in another way; the simulator scores. Its progress is compared with the share of the way that successful goals had
-come; goals are shown backwards and standing still. At the end ``engram`` practises one of the tasks on a robot with a
-gap, by the word of the classifier alone, as in ``memory_practice`` by the simulator's. Everything lies in ``work`` and
-is gone on with. Prints a table; the last line is JSON, which also goes to benchmarks/results/classifier.json.
+come; goals are shown backwards, standing still, and under the words of another goal. At the end ``engram`` practises
+one of the tasks on a robot with a gap, by the word of the classifier alone, as in ``memory_practice`` by the
+simulator's. Everything lies in ``work`` and is gone on with. Prints a table; the last line is JSON, which also goes to
+benchmarks/results/classifier.json.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,7 +37,8 @@ from engram.core.provenance import digest, machine
 from engram.core.statistics import Rate
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.experience.reader import ExperienceReader
-from engram.learning.replay.buffer import Episode, ReplayBuffer
+from engram.learning.replay.buffer import ReplayBuffer
+from engram.learning.rewards.clips import ClipsConfig, other_words, reordered, under_words
 from engram.learning.rewards.labelled_episodes import labelled_episodes
 from engram.learning.rewards.success_classifier import LabelledEpisode, SuccessClassifier, figures_of, verdict_on
 from engram.policies.loading import load_policy
@@ -52,8 +54,12 @@ was designed while looking at intercept_grab in the scenes from 65,000 on."""
 PRACTISED = ("intercept_grab", "turned")
 SEARCH, MEASURED, SEED = 50, 100, 2
 TARGETS = {"right": 0.97, "false_success": 0.01}
+WAYS = ("forwards", "backwards", "still")
+"""How a goal is shown."""
 STILL = 20
 """Steps for which a goal that stands still is shown."""
+CLIPS = ClipsConfig()
+"""In which each reached goal is learnt from once more."""
 SEEDS = f"from {FIRST_LABELLED} (labelled), from {FIRST_SEED} (judged), {SEED} (practice)"
 _ROOMS = ("app", "core", "learning", "memory", "perception", "policies", "runtime", "sim", "validation")
 CODE = (*(f"{room}/**/*.py" for room in _ROOMS), "policies/checkpoints/**/*")
@@ -65,6 +71,7 @@ SETTINGS = {
     "judged_on": JUDGED_ON,
     "practised": PRACTISED,
     "search": SEARCH,
+    "clips": asdict(CLIPS),
 }
 
 
@@ -103,7 +110,7 @@ def judged(policy: VlaPolicy, task: str, config: ClassifierBenchmark) -> dict[st
     labelled, held_out = (16, 8) if config.quick else (LABELLED, HELD_OUT)
     oracle_goals(policy, (task,), TAUGHT_ON, labelled, folder / "labelled")
     oracle_goals(policy, (task,), JUDGED_ON, held_out, folder / "held_out", FIRST_SEED)
-    encoder, goals = labelled_episodes(folder / "labelled", policy)
+    encoder, goals = labelled_episodes(folder / "labelled", policy, clips=CLIPS, seed=SEED)
     learnt = SuccessClassifier.fit(encoder, goals, seed=SEED)
     learnt.save(folder / "classifier")
     _, others = labelled_episodes(folder / "held_out", policy)
@@ -122,45 +129,45 @@ def judged(policy: VlaPolicy, task: str, config: ClassifierBenchmark) -> dict[st
 def progress(
     policy: VlaPolicy, learnt: SuccessClassifier, folder: Path, goals: Sequence[LabelledEpisode]
 ) -> dict[str, list[float]]:
-    """Return, for each reached goal, its rank correlation with the way that it had come, and what the progress gains
-    over a whole goal: forwards, backwards, and standing still in the middle of it."""
+    """Return what the progress makes of each reached goal.
+
+    ``rank``: its rank correlation with the way that the goal had come. ``forwards``, ``backwards``, ``still``: what it
+    gains over a whole goal that is shown so, standing still in the middle of it. ``wrong_words``: where it ends under
+    the words of another of ``goals``. ``missed``: where it ends in goals that were missed.
+    """
     cloning = clone_policy(policy)
     replay = ReplayBuffer(shrink=cloning.shrink)
     for number, steps in enumerate(ExperienceReader(folder).episodes(), 1):
         if steps[-1].success:
             replay.add(number, steps)
-    out: dict[str, list[float]] = {name: [] for name in ("rank", "forwards", "backwards", "still")}
+    out: dict[str, list[float]] = {name: [] for name in (*WAYS, "rank", "wrong_words", "missed")}
     for one in goals:
+        way = learnt.judge(one.features)[:, 1]
         if one.success:
-            way = learnt.judge(one.features)[:, 1]
             out["rank"].append(float(spearmanr(way, one.progress(), nan_policy="omit").statistic))
+        else:
+            out["missed"].append(_last(way))
+    said = {one.words for one in goals}
     for episode in replay.episodes:
         n = len(episode)
-        shown = {"forwards": np.arange(n), "backwards": np.arange(n)[::-1], "still": np.full(STILL, n // 2)}
-        for name, order in shown.items():
-            rows = cloning.conditions(_reordered(episode, order)).numpy()
-            way = learnt.judge(rows)[:, 1]
-            way = way[~np.isnan(way)]
-            out[name].append(float(way[-1] - way[0]) if len(way) > 1 else math.nan)
+        for name, order in zip(WAYS, (np.arange(n), np.arange(n)[::-1], np.full(STILL, n // 2)), strict=True):
+            out[name].append(_gain(learnt.judge(cloning.conditions(reordered(episode, order)).numpy())[:, 1]))
+        for words in other_words(episode.instruction, said)[:1]:
+            under = cloning.conditions(under_words(episode, words)).numpy()
+            out["wrong_words"].append(_last(learnt.judge(under)[:, 1]))
     return out
 
 
-def _reordered(episode: Episode, order: np.ndarray) -> Episode:
-    """Return ``episode`` as if its steps had come in ``order``."""
-    context = episode.context
-    if context is not None:
-        context = replace(
-            context, **{name: getattr(context, name)[order] for name in ("which", "age_s", "place", "mask")}
-        )
-    images = {name: np.ascontiguousarray(stack[order]) for name, stack in episode.images.items()}
-    return replace(
-        episode,
-        images=images,
-        state=episode.state[order],
-        action=episode.action[order],
-        person=episode.person[order],
-        context=context,
-    )
+def _gain(way: np.ndarray) -> float:
+    """Return the last number of ``way`` (n,) that is told minus the first; nan where fewer than two are."""
+    told = way[~np.isnan(way)]
+    return float(told[-1] - told[0]) if len(told) > 1 else math.nan
+
+
+def _last(way: np.ndarray) -> float:
+    """Return the last number of ``way`` (n,) that is told; nan where none is."""
+    told = way[~np.isnan(way)]
+    return float(told[-1]) if len(told) else math.nan
 
 
 def practised(config: ClassifierBenchmark) -> dict[str, Any]:

@@ -4,7 +4,8 @@ It judges what no relation of the scene graph says, such as "catch the cube as i
 the policy's action head is conditioned by: images, words, and what the policy reads of its memories, encoded already.
 So a few dozen episodes are enough. Success is learnt as in SERL (Luo et al., 2024, arXiv:2401.16013), from the last
 steps of goals that were reached against all others; progress as the share of the way of successful episodes, a
-potential whose differences sum to one (as in SPA-RL, arXiv:2505.20732).
+potential whose differences sum to one (as in SPA-RL, arXiv:2505.20732). Both are learnt from clips of these episodes as
+well, in which time does not tell the share of the way (:mod:`engram.learning.rewards.clips`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,20 @@ class ClassifierConfig:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """What the policy made of a reached goal whose steps were shown to it again in another way."""
+
+    features: np.ndarray
+    """(m, c) float32, m >= 1."""
+    shown: np.ndarray
+    """(m,) int64: the step of the goal that each step of the clip shows."""
+    wanted: bool = True
+    """Whether it was shown under the words of the goal; under those of another one it reaches nothing."""
+    late: bool = False
+    """Whether it began after the goal did: the policy cannot remember what came before."""
+
+
+@dataclass(frozen=True)
 class LabelledEpisode:
     """What the policy made of each step of a goal, and whether the goal was reached."""
 
@@ -83,6 +98,8 @@ class LabelledEpisode:
     features: np.ndarray
     """(n, c) float32."""
     success: bool
+    clips: tuple[Clip, ...] = ()
+    """Of a goal that was reached. They are learnt from wherever the goal is, and nowhere else."""
 
     def progress(self) -> np.ndarray:
         """Return the share of the way (n,) that each step of a successful episode has come, 0..1."""
@@ -94,6 +111,11 @@ def form_of(words: str) -> str:
     return _COLOURED.sub("*", " ".join(words.casefold().split()).rstrip("."))
 
 
+def colours_of(words: str) -> tuple[str, ...]:
+    """Return the colours in ``words``, in their order."""
+    return tuple(thing.split()[0] for thing in _COLOURED.findall(" ".join(words.casefold().split())))
+
+
 class SuccessClassifier:
     """An ensemble of small networks on the features of one policy's encoder."""
 
@@ -101,7 +123,7 @@ class SuccessClassifier:
         """``encoder`` made the features that it knows; ``forms`` are those of the words; ``figures`` say how right
         it was on goals that it had not seen."""
         self.encoder, self.forms, self.figures = encoder, frozenset(forms), figures
-        self._network = network.eval()
+        self.network = network.eval()
 
     @classmethod
     def fit(
@@ -128,13 +150,13 @@ class SuccessClassifier:
 
         They are (n, 2), 0..1; nan where the features are unlike all that it has seen.
         """
-        return self._network.judge(features)
+        return self.network.judge(features)
 
     def save(self, folder: Path) -> None:
         """Write it into ``folder``."""
-        tensors = {name: tensor.contiguous() for name, tensor in self._network.state_dict().items()}
+        tensors = {name: tensor.contiguous() for name, tensor in self.network.state_dict().items()}
         write_atomic(folder / WEIGHTS, save(tensors))
-        about = {"encoder": self.encoder, "forms": sorted(self.forms), "network": self._network.sizes}
+        about = {"encoder": self.encoder, "forms": sorted(self.forms), "network": self.network.sizes}
         write_atomic(folder / CARD, (json.dumps(about | {"figures": self.figures}, indent=1) + "\n").encode())
 
     @classmethod
@@ -194,22 +216,25 @@ class Ensemble(nn.Module):
         """Return ``features`` (n, c) in standard deviations."""
         return ((features - self.mean) / self.std).clamp(-5.0, 5.0)
 
-    @torch.inference_mode()
     def judge(self, features: np.ndarray) -> np.ndarray:
+        """Return probability and progress (n, 2) of ``features`` (n, c); nan where they are strange."""
+        return self.tell(torch.tensor(features, dtype=torch.float32)).numpy()
+
+    @torch.no_grad()
+    def tell(self, features: Tensor) -> Tensor:
         """Return probability and progress (n, 2) of ``features`` (n, c); nan where they are strange."""
         if features.shape[1] != len(self.mean):
             raise InvalidInputError(f"features: {features.shape[1]} numbers, expected {len(self.mean)}")
-        seen = torch.tensor(features, dtype=torch.float32)
-        strange = (seen < self.low) | (seen > self.high) | ~seen.isfinite()
-        scaled = self.scaled(seen.nan_to_num())
+        strange = (features < self.low) | (features > self.high) | ~features.isfinite()
+        scaled = self.scaled(features.nan_to_num())
         told = torch.stack([torch.sigmoid(member(scaled)) for member in self.members]).mean(0)
         told[strange.float().mean(1) > STRANGE] = math.nan
-        return told.numpy()
+        return told
 
 
 def _trained(episodes: Sequence[LabelledEpisode], config: ClassifierConfig, seed: int) -> Ensemble:
     """Return an ensemble that learnt from ``episodes``."""
-    features = torch.from_numpy(np.concatenate([one.features for one in episodes]))
+    features = torch.from_numpy(np.concatenate([one.features for one in episodes]))  # what happened: not of clips
     torch.manual_seed(seed)
     ensemble = Ensemble(features.shape[1], config.width, config.members, config.dropout)
     ensemble.know(features)
@@ -227,9 +252,9 @@ def _train(
     member: nn.Module, ensemble: Ensemble, episodes: Sequence[LabelledEpisode], config: ClassifierConfig
 ) -> None:
     """Let one network of ``ensemble`` learn from ``episodes``."""
-    features = ensemble.scaled(torch.from_numpy(np.concatenate([one.features for one in episodes])))
-    labels = zip(*map(_labels, episodes), strict=True)
-    done, clear, progress = (torch.from_numpy(np.concatenate(part)) for part in labels)
+    parts = [part for one in episodes for part in _labelled(one)]
+    features, done, clear, progress = (torch.from_numpy(np.concatenate(part)) for part in zip(*parts, strict=True))
+    features = ensemble.scaled(features)
     missed, way = progress.isnan(), torch.nonzero(~progress.isnan())[:, 0]
     shown, others, missed = (torch.nonzero(mask)[:, 0] for mask in (done & clear, ~done & clear, missed))
     eighth = config.batch_size // 8
@@ -248,15 +273,32 @@ def _drawn(rows: Tensor, count: int) -> Tensor:
     return rows[torch.randint(len(rows), (count,))]
 
 
-def _labels(episode: LabelledEpisode) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each step whether it shows a success, whether that is clear, and the progress (nan: not known)."""
+_Labelled = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Features (n, c) of steps, whether each shows a success, whether that is clear, and the progress (nan: not known)."""
+
+
+def _labelled(episode: LabelledEpisode) -> Iterator[_Labelled]:
+    """Yield what is learnt from the steps of ``episode``, and from those of its clips."""
     n = len(episode.features)
     done, clear = np.zeros(n, bool), np.ones(n, bool)
     if not episode.success:
-        return done, clear, np.full(n, np.nan, np.float32)
+        yield episode.features, done, clear, np.full(n, np.nan, np.float32)
+        return
     done[-SHOWN:] = True
     clear[-SHOWN - UNCLEAR : -SHOWN] = False
-    return done, clear, episode.progress()
+    progress = episode.progress()
+    yield episode.features, done, clear, progress
+    for clip in episode.clips:
+        if not clip.wanted:
+            m = len(clip.shown)
+            yield clip.features, np.zeros(m, bool), np.ones(m, bool), np.zeros(m, np.float32)
+            continue
+        shows, known = done[clip.shown], clear[clip.shown]
+        if not shows[-1]:  # what was reached is undone: its success is neither taught nor denied
+            shows, known = np.zeros_like(shows), known & ~shows
+        if clip.late:  # what has to be remembered is not: it teaches progress alone
+            known = np.zeros_like(known)
+        yield clip.features, shows, known, progress[clip.shown]
 
 
 def _cross_validated(episodes: Sequence[LabelledEpisode], config: ClassifierConfig, seed: int) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from engram.core.lock import WriterLock
 from engram.core.types import CANNOT_TELL, CORRECTION, NOBODY, UNJUDGED, ActionSource
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.rewards import success_classifier
+from engram.learning.rewards.clips import ClipsConfig
 from engram.learning.rewards.labelled_episodes import labelled_episodes
+from engram.learning.rewards.lerobot.modeling_engram_success import EngramSuccessRewardModel
 from engram.learning.rewards.success_classifier import ClassifierConfig, SuccessClassifier
 from engram.policies.loading import load_policy
 from tests.learning.transitions import episode
@@ -68,6 +70,41 @@ def test_a_classifier_is_learnt_from_judged_goals_and_says_how_right_it_is(tmp_p
     assert ends[True] > 0.8 > 0.2 > ends[False]
 
 
+def test_clips_are_made_of_goals_that_were_reached_and_the_seed_says_which(tmp_path, base):
+    words = ["touch the red cup in the dark", "touch the blue cup in the dark"]
+    goals = [goal(base.lineage.id, number, number < 2, words=words[number % 2]) for number in range(4)]
+    stored(tmp_path, goals)
+    _, seen = labelled_episodes(tmp_path, base, clips=ClipsConfig(1, 1), seed=3)
+    for one in seen:
+        assert [(clip.wanted, clip.late) for clip in one.clips] == (
+            [(True, False), (True, False), (True, True), (False, False)] if one.success else []
+        )
+        for clip in one.clips[:3]:  # "base" remembers nothing: a step is what it shows
+            np.testing.assert_allclose(clip.features, one.features[clip.shown], atol=1e-5)
+        for clip in one.clips[3:]:
+            assert np.abs(clip.features - one.features).mean() > 1e-3
+    _, again = labelled_episodes(tmp_path, base, clips=ClipsConfig(1, 1), seed=3)
+    _, others = labelled_episodes(tmp_path, base, clips=ClipsConfig(1, 1), seed=4)
+    orders = [[clip.shown.tolist() for one in each for clip in one.clips] for each in (seen, again, others)]
+    assert orders[0] == orders[1] != orders[2]
+    _, without = labelled_episodes(tmp_path, base)
+    assert not any(one.clips for one in without)
+
+
+def test_what_was_learnt_is_a_reward_model_of_lerobot_s_if_that_is_asked_for(tmp_path, base, capsys, monkeypatch):
+    monkeypatch.setattr(success_classifier, "ClassifierConfig", partial(ClassifierConfig, members=1, updates=20))
+    stored(tmp_path / "experience", [goal(base.lineage.id, number, number % 2 == 0) for number in range(8)])
+    words = ["classifier", str(tmp_path / "out"), "--experience", str(tmp_path / "experience"), "--clips", "0"]
+    assert cli.main([*words, "--lerobot", str(tmp_path / "reward")]) == 0
+    model = EngramSuccessRewardModel.from_pretrained(tmp_path / "reward", strict=True)
+    learnt = SuccessClassifier.load(tmp_path / "out")
+    assert model.config.forms == (WORDS,)
+    for name, tensor in learnt.network.state_dict().items():
+        assert model.ensemble.state_dict()[name].equal(tensor)
+    assert cli.main([*words, "--lerobot", str(tmp_path / "no"), "--policy", "engram"]) == 2
+    assert "has a memory of its episode" in capsys.readouterr().err and not (tmp_path / "no").exists()
+
+
 def test_where_nothing_was_told_the_table_says_so(tmp_path, base, capsys, monkeypatch):
     monkeypatch.setattr(success_classifier, "ClassifierConfig", partial(ClassifierConfig, members=1, updates=1))
     monkeypatch.setattr(success_classifier, "verdict_on", lambda _: CANNOT_TELL)
@@ -88,6 +125,8 @@ def test_where_nothing_was_told_the_table_says_so(tmp_path, base, capsys, monkey
         (["--oracle-tasks", "dance"], "dance"),
         (["--oracle-tasks", "stack", "--on", "mars"], "unknown gap 'mars'"),
         (["--oracle-tasks", "stack", "--episodes", "0"], "--episodes: 0"),
+        (["--oracle-tasks", "stack", "--clips", "-1"], "--clips: -1"),
+        (["--oracle-tasks", "stack", "--other-words", "-1"], "--other-words: -1"),
     ],
 )
 def test_what_cannot_be_learnt_is_refused_by_name(tmp_path, capsys, monkeypatch, more, said):

@@ -1,15 +1,20 @@
 """How the benchmark of success classifiers counts."""
 
 import math
+from typing import cast
 
 import numpy as np
+import pytest
+import torch
 
-from engram.benchmarks.classifier import CODE, ClassifierBenchmark, _reordered, rows_of
+from engram.benchmarks.classifier import CODE, ClassifierBenchmark, _gain, _last, progress, rows_of
 from engram.benchmarks.results_learning import _told
-from engram.core.context_rows import ContextRows
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED
-from engram.learning.replay.buffer import Episode
-from engram.learning.rewards.success_classifier import figures_of
+from engram.learning.rewards.labelled_episodes import labelled_episodes
+from engram.learning.rewards.success_classifier import Ensemble, SuccessClassifier, figures_of
+from engram.policies.loading import load_policy
+from engram.policies.vla.vla_policy import VlaPolicy
+from tests.app.test_classifier import goal, stored
 
 
 def test_a_quick_run_keeps_its_goals_apart_and_no_compiled_file_makes_them_other_goals(tmp_path):
@@ -22,9 +27,10 @@ def test_a_quick_run_keeps_its_goals_apart_and_no_compiled_file_makes_them_other
 def test_what_was_told_is_counted_against_what_was_so_robot_by_robot():
     told = [CONFIRMED, CONFIRMED, DENIED, CANNOT_TELL, DENIED, DENIED]  # the first half on one robot
     success = [True, False, True, True, False, False]
-    progress = {"rank": [1.0, 0.9, math.nan], "forwards": [0.8], "backwards": [-0.7], "still": [math.nan]}
+    ways = {"rank": [1.0, 0.9, math.nan], "forwards": [0.8], "backwards": [-0.7], "still": [math.nan]}
+    ways["wrong_words"] = [0.2]
     known = figures_of([CONFIRMED] * 4, [True] * 4)  # no goal was missed: there is no share of those
-    found = {"told": told, "success": success, "progress": progress, "cross_validated": known}
+    found = {"told": told, "success": success, "progress": ways, "cross_validated": known}
     rows = {row["name"]: row for row in rows_of("t", found)}
     assert {name: (row["value"], row["n"]) for name, row in rows.items()} == {
         "right_t_taught": (1.0, 4),
@@ -41,20 +47,33 @@ def test_what_was_told_is_counted_against_what_was_so_robot_by_robot():
         "progress_rank_t": (0.95, 2),
         "progress_forwards_t": (0.8, 1),
         "progress_backwards_t": (-0.7, 1),
+        "progress_wrong_words_t": (0.2, 1),
     }
     assert rows["right_t_none"]["met"] is False and rows["right_t_taught"]["met"] and rows["progress_rank_t"]["met"]
 
 
-def test_a_goal_is_shown_in_another_order_with_all_that_was_seen():
-    steps = np.arange(4)
-    context = ContextRows(np.eye(4, dtype=np.float32), steps[:, None].astype(np.int32), *(
-        np.zeros((4, 1, *shape), np.float32) for shape in ((), (3,))), np.ones((4, 1), bool)
-    )  # fmt: skip
-    images = {"front": np.tile(steps[:, None, None, None], (1, 3, 2, 2)).astype(np.uint8)}
-    column = steps[:, None].astype(np.float32)
-    shown = _reordered(Episode(1, "t", "t", images, column, column, steps > 1, context), steps[::-1])
-    assert shown.state[:, 0].tolist() == shown.images["front"][:, 0, 0, 0].tolist() == [3, 2, 1, 0]
-    assert shown.context.which[:, 0].tolist() == [3, 2, 1, 0] and shown.person.tolist() == [True, True, False, False]
+def test_goals_are_shown_backwards_standing_still_and_under_other_words(tmp_path):
+    base = cast(VlaPolicy, load_policy("base"))
+    words = ["touch the red cup in the dark", "touch the blue cup in the dark", "touch the red cup in the dark"]
+    goals = [goal(base.lineage.id, number, number < 2, words=words[number]) for number in range(3)]
+    stored(tmp_path, goals)
+    encoder, seen = labelled_episodes(tmp_path, base)
+    learnt = SuccessClassifier(encoder, words, Ensemble(seen[0].features.shape[1], 4, 1), {})
+    learnt.network.know(torch.from_numpy(np.concatenate([one.features for one in seen])))
+    told = progress(base, learnt, tmp_path, seen)
+    assert {name: len(values) for name, values in told.items()} == {
+        **dict.fromkeys(("rank", "forwards", "backwards", "still", "wrong_words"), 2),
+        "missed": 1,
+    }
+    for forwards, backwards, still in zip(told["forwards"], told["backwards"], told["still"], strict=True):
+        assert forwards == pytest.approx(-backwards, abs=1e-4) and still == pytest.approx(0.0, abs=1e-4)  # no memory
+    assert told["missed"] == [pytest.approx(learnt.judge(seen[2].features)[-1, 1])]
+
+
+def test_what_is_not_told_is_no_gain_and_no_end():
+    nothing, one = np.full(3, np.nan), np.array([np.nan, 0.4, np.nan])
+    assert math.isnan(_gain(nothing)) and math.isnan(_gain(one)) and math.isnan(_last(nothing)) and _last(one) == 0.4
+    assert _gain(np.array([0.1, np.nan, 0.4, np.nan])) == pytest.approx(0.3)
 
 
 def test_where_nothing_was_told_the_page_says_so_and_no_target_is_missed():

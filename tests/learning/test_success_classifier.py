@@ -8,15 +8,18 @@ import pytest
 
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features
+from engram.learning.rewards import success_classifier
 from engram.learning.rewards.contract import Moment
 from engram.learning.rewards.success_classifier import (
     CARD,
     LEAST,
     LOOKS,
     SHOWN,
+    UNCLEAR,
     WEIGHTS,
     ClassifierConfig,
     ClassifierVerdict,
+    Clip,
     LabelledEpisode,
     SuccessClassifier,
     figures_of,
@@ -82,6 +85,95 @@ def test_the_progress_grows_on_the_way_and_falls_on_the_way_back(learnt):
     way = learnt.judge(goal(True, 200).features[:-SHOWN])[:, 1]
     assert np.corrcoef(way, np.arange(len(way)))[0, 1] > 0.9
     assert way[0] < 0.3 and way[-1] > 0.7
+
+
+def timed(success: bool, seed: int, order: np.ndarray | None = None) -> np.ndarray:
+    """Return what is seen of a goal of 40 steps in ``order``: the time, without noise, and the way that it has come."""
+    rng = np.random.default_rng(seed)
+    order = np.arange(40) if order is None else order
+    way = np.linspace(0.0, 1.0 if success else 0.5, 40)[order]
+    seen = np.stack((np.arange(len(order)) / 40, way + (order >= 40 - SHOWN) * success), axis=1)
+    return (seen + rng.normal(0.0, (0.0, 0.06), seen.shape)).astype(np.float32)
+
+
+def trained(goals) -> SuccessClassifier:
+    """Return a classifier that was not cross-validated."""
+    return SuccessClassifier("eyes", [WORDS], success_classifier._trained(goals, QUICK, 0), {})
+
+
+def test_with_clips_a_goal_that_stands_still_gains_nothing_and_one_that_goes_back_loses():
+    def one(seed, clipped):
+        turn, success = int(np.random.default_rng(seed).integers(5, 35)), seed % 2 == 0
+        orders = (np.full(40, turn), np.arange(turn, 0, -1)) if success and clipped else ()
+        clips = (Clip(timed(True, 50 + seed, np.r_[np.arange(turn), order])[turn:], order) for order in orders)
+        return LabelledEpisode(WORDS, timed(success, seed), success, tuple(clips))
+
+    gained = {}
+    for clipped in (False, True):
+        learnt = trained([one(seed, clipped) for seed in range(24)])
+        stands, goes_back = np.r_[np.arange(21), np.full(19, 20)], np.r_[np.arange(25), np.arange(24, 2, -1)]
+        ways = [
+            np.mean([learnt.judge(timed(True, 300 + seed, order))[:, 1] for seed in range(5)], axis=0)
+            for order in (stands, goes_back)
+        ]
+        gained[clipped] = [float(way[-5:].mean() - way[20:25].mean()) for way in ways]
+    assert gained[False][0] > 0.14 > 0.07 > abs(gained[True][0])
+    assert gained[True][1] < -0.15 < 0.0 < gained[False][1]
+
+
+def test_what_is_carried_out_under_other_words_reaches_nothing():
+    def said(seed, right):
+        return np.concatenate((goal(True, seed).features, np.full((40, 1), float(right), np.float32)), axis=1)
+
+    def goals(clipped):
+        for seed in range(24):
+            clips = (Clip(said(50 + seed, False), np.arange(40), wanted=False),) if clipped else ()
+            one = goal(seed % 2 == 0, seed)
+            features = np.concatenate((one.features, np.ones((40, 1), np.float32)), axis=1)
+            yield LabelledEpisode(WORDS, features, one.success, clips if one.success else ())
+
+    for clipped, told, most in ((True, DENIED, 0.1), (False, CONFIRMED, 1.0)):
+        learnt = trained(list(goals(clipped)))
+        learnt.network.low[-1] = -1.0  # else it has seen nothing like this
+        rows = learnt.judge(said(400, False))
+        assert verdict_on(rows[:, 0]) == told and rows[-1, 1] <= most
+        assert verdict_on(learnt.judge(said(401, True))[:, 0]) == CONFIRMED
+
+
+def test_a_step_of_a_clip_is_what_it_shows_and_what_is_undone_or_not_remembered_is_left_open():
+    n = 20
+    undone, stays = np.arange(n - 1, 3, -1), np.full(3, n - 1)
+    clips = (Clip(np.zeros((len(order), 1)), order) for order in (undone, stays))
+    late, unwanted = Clip(np.zeros((3, 1)), stays, late=True), Clip(np.zeros((n, 1)), np.arange(n), wanted=False)
+    one = LabelledEpisode(WORDS, np.zeros((n, 1)), True, (*clips, late, unwanted))
+    _, *parts = success_classifier._labelled(one)
+    (_, done, clear, progress), (_, done_s, clear_s, progress_s), (_, _, clear_l, progress_l), wrong = parts
+    assert not done.any() and clear.tolist() == [False] * (SHOWN + UNCLEAR) + [True] * (n - 4 - SHOWN - UNCLEAR)
+    assert progress.tolist() == pytest.approx((undone / (n - 1)).tolist())
+    assert done_s.all() and clear_s.all() and progress_s.tolist() == progress_l.tolist() == [1.0] * 3
+    assert not clear_l.any()
+    assert not wrong[1].any() and wrong[2].all() and not wrong[3].any()
+
+
+def test_clips_stay_with_their_goal_when_it_is_judged_by_who_never_saw_it():
+    rng = np.random.default_rng(0)
+
+    def told_by_nothing(seed):
+        features = rng.normal(size=(10, 40)).astype(np.float32)
+        whole = Clip(features, np.arange(10))  # elsewhere it would tell how this very goal ended
+        return LabelledEpisode(WORDS, features, seed % 2 == 0, (whole,) if seed % 2 == 0 else ())
+
+    assert (
+        SuccessClassifier.fit("eyes", [told_by_nothing(seed) for seed in range(24)], QUICK).figures["right"]["rate"]
+        < 0.9
+    )
+
+
+def test_a_clip_is_nothing_that_happened_and_what_is_like_it_stays_strange():
+    far = Clip(np.full((40, 6), 9.0, np.float32), np.arange(40))
+    goals = [goal(seed % 2 == 0, seed) for seed in range(12)]
+    goals = [LabelledEpisode(one.words, one.features, one.success, (far,) if one.success else ()) for one in goals]
+    assert np.isnan(trained(goals).judge(far.features)).all()
 
 
 def test_one_step_that_looks_done_is_no_success(learnt):

@@ -1,5 +1,5 @@
 """What LeRobot's own commands load: our policies ``engram_vla`` and ``engram_backbone`` with their processor steps, our
-environment ``engram``.
+reward model ``engram_success``, our environment ``engram``.
 
     lerobot-eval --policy.path=$(engram policy path base) --env.type=engram --env.task=PickPlace-v0 \\
       --env.discover_packages_path=engram.lerobot
@@ -8,6 +8,7 @@ environment ``engram``.
 Importing a module registers it with LeRobot.
 """
 
+from engram.learning.rewards.lerobot.configuration_engram_success import EngramSuccessConfig
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.processor_engram_backbone import UnitImages
@@ -19,6 +20,7 @@ __all__ = [
     "EmbedInstruction",
     "EngramBackboneConfig",
     "EngramEnvConfig",
+    "EngramSuccessConfig",
     "EngramVLAConfig",
     "UnitImages",
 ]
