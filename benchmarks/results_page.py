@@ -66,6 +66,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "What the memory cannot judge": (learning.classifier, ("classifier",)),
         "Goals of a robot": (learning.twin, ("twin",)),
         "Practising on a twin": (learning.improvement, ("improvement",)),
+        "Practice with critics": (learning.critics, ("critics",)),
         "Practice by corrections": (learning.corrections, ("corrections",)),
         "Practice where a camera was moved": (learning.shifts, ("shifts",)),
         "Practice on other robots": (learning.other_gaps, ("gaps",)),

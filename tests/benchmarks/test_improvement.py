@@ -45,7 +45,7 @@ def test_the_interval_of_one_seed_is_that_of_its_episodes():
 def test_practices_are_run_and_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("engram.benchmarks.improvement.CELLS", {"reach on none": ("none", "reach", 2)})
     arms = ("noisy cloning", "helped cloning")
-    with pytest.raises(UnknownNameError, match="valid: cloning, corrections, helped cloning, noisy cloning"):
+    with pytest.raises(UnknownNameError, match="valid: advantage cloning, best of n, cloning, corrections, "):
         ImprovementBenchmark(arms=("cloned",), cells=())
     with pytest.raises(UnknownNameError, match=r"unknown ImprovementBenchmark\.cells 'stack on late'"):
         ImprovementBenchmark(arms=arms, cells=("stack on late",))

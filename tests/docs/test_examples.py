@@ -13,9 +13,9 @@ def test_the_page_is_up_to_date(page):
     assert page.read_text() == with_examples(page.read_text()), "run: python -m tests.docs.examples"
 
 
-def test_the_tutorials_show_their_examples():
+def test_the_pages_show_their_examples():
     shown = {path for page in SHOWING for path in examples_in(page.read_text())}
-    names = ("task", "robot", "camera", "detector", "sequence_memory")
+    names = ("task", "robot", "camera", "detector", "sequence_memory", "algorithm")
     assert shown == {f"examples/{name}.py" for name in names}
 
 

@@ -27,4 +27,4 @@ def test_an_example_fits_a_screen_uses_public_names_and_says_how_it_is_run(path)
 
 
 def test_there_is_an_example_of_each_part():
-    assert {path.stem for path in EXAMPLES} >= {"task", "detector", "world", "sequence_memory", "node"}
+    assert {path.stem for path in EXAMPLES} >= {"task", "detector", "world", "sequence_memory", "node", "algorithm"}
