@@ -16,6 +16,8 @@ from engram.runtime.stop_latch import Latched
 _HEAD = struct.Struct("<Iqqd")
 """Of a record: how many numbers its state has, episode, stamp and time."""
 _CHECKSUM = struct.Struct("<I")
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""No link is followed, and nothing in the file's place makes the node wait."""
 _LONGEST = 1 << 16
 """The most bytes that are read."""
 
@@ -54,8 +56,11 @@ class LastCommandFile:
         if self.path is None:
             return None
         try:
-            with self.path.open("rb") as file:
-                data = file.read(_LONGEST)
+            file = os.open(self.path, os.O_RDONLY | _PLAIN)
+            try:
+                data = os.read(file, _LONGEST)
+            finally:
+                os.close(file)
         except OSError:
             return None
         if len(data) < _CHECKSUM.size + _HEAD.size:
@@ -87,9 +92,11 @@ class LastCommandFile:
             self._file = -1
 
     def _put(self, path: Path, data: bytes) -> None:
+        if self._file >= 0 and not os.fstat(self._file).st_nlink:  # somebody has deleted it
+            self.close()
         if self._file < 0:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | _PLAIN, 0o644)
         if os.pwrite(self._file, data, 0) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

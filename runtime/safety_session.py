@@ -102,7 +102,6 @@ class SafetySession:
         self._last: tuple[int, int] | None = None  # episode and stamp [ns] of the last command
         self._given: JointCommand | None = None  # the last command
         self._left = last_command.read(latch.now)  # the last one of the process before
-        self._restarted = False  # within the episode that runs
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
         self._tried_at = 0.0  # when the latch was to be written once more
@@ -119,12 +118,10 @@ class SafetySession:
         was_running = self.status is not None and self.status.running
         self.status, self._status_heard = status, self._clock()
         held = self.latch.saw(status, writers)
-        if held:
-            self._restarted = True
-            if self.joints is not None:
-                self._resume(self.joints)
-            if not self.pipeline.filter.stopped:
-                self.stop(held)
+        if self.latch.goes_on and self.joints is not None:
+            self._resume(self.joints)
+        if held and not self.pipeline.filter.stopped:
+            self.stop(held)
         self._tell_latch()
         if self.config.lockstep:
             self._step()
@@ -149,7 +146,7 @@ class SafetySession:
         elif joints.stamp_ns < newest_ns and not config.lockstep:
             self.pipeline.filter.counts["joints_out_of_order"] += 1
             return
-        if self._restarted:
+        if self.latch.goes_on:
             self._resume(joints)
         if not config.lockstep:
             if anew and not config.simulated:

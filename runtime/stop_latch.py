@@ -40,6 +40,9 @@ class StopLatch:
         self.path = folder / "stop.json" if folder is not None else None
         self.now = self._read()
         self._before = self.now  # what the process before left
+        self._released = False  # whether somebody has released the robot from that
+        self.goes_on = False
+        """Whether the episode that runs is the one that ran when the process before ended."""
         self.problem = ""
         """Why the newest change would not survive a restart; empty = it would."""
         self._noted: int | None = None  # episode that this process has written
@@ -53,7 +56,7 @@ class StopLatch:
     @property
     def unfinished(self) -> bool:
         """Whether an episode ran when the process before ended, and nothing was heard of it yet."""
-        return self._before.episode >= 0
+        return self._before.episode >= 0 and not self._released
 
     def stop(self, reason: str) -> None:
         """Latch a stop; it is on disk when this returns, unless ``problem`` says why not."""
@@ -61,7 +64,7 @@ class StopLatch:
 
     def release(self) -> None:
         """Release the stop, and whatever the process before left."""
-        self._before = Latched()
+        self._released = True
         self._write(Latched("", self.now.episode, self.now.writers))
 
     def saw(self, status: EpisodeStatus, writers: Callable[[], Iterable[str]]) -> str:
@@ -73,8 +76,8 @@ class StopLatch:
         """
         reason, before = "", self._before
         if before.episode == status.episode and set(before.writers.split()) & set(writers()):
-            self._before = Latched()
-            reason = RESTARTED if status.running else ""
+            self._before, self.goes_on = Latched(), status.running
+            reason = RESTARTED if status.running and not self._released else ""
         episode = status.episode if status.running else -1
         begins = status.step == 0 and status.stamp_ns != self._stamp_ns  # on a robot it is told so once a goal
         anew = begins or status.step < self._step  # another writer may count from the same number

@@ -81,19 +81,26 @@ def test_what_lies_behind_a_record_does_not_matter(tmp_path):
     np.testing.assert_array_equal(kept.read(RUNNING).state, STATE)
 
 
-@pytest.mark.parametrize("why", ["full", "read-only"])
-def test_a_disk_that_takes_nothing_is_named_until_it_does(why, tmp_path):
-    path = tmp_path / "last_command.bin"
-    if why == "full":
-        path.symlink_to("/dev/full")
-    else:
-        path.mkdir()
+@pytest.mark.parametrize("why", ["link", "pipe", "folder"])
+def test_what_is_no_file_is_named_and_neither_followed_nor_waited_for(why, tmp_path):
+    path, other = tmp_path / "last_command.bin", tmp_path / "other"
+    other.write_bytes(b"another file")
+    {"link": lambda: path.symlink_to(other), "pipe": lambda: os.mkfifo(path), "folder": path.mkdir}[why]()
     kept = file(tmp_path)
     kept.write(given(), RUNNING)
     assert kept.problem.startswith(f"{path}: after a restart in motion the arm would not brake from it: ")
-    path.unlink() if why == "full" else path.rmdir()
+    assert kept.read(RUNNING) is None and other.read_bytes() == b"another file"
+    path.rmdir() if why == "folder" else path.unlink()
     kept.write(given(), RUNNING)
     assert not kept.problem and kept.read(RUNNING) is not None
+
+
+def test_a_file_that_somebody_deleted_is_made_again(tmp_path):
+    kept = written(tmp_path / "stop")
+    kept.path.unlink()
+    kept.path.parent.rmdir()
+    kept.write(given(stamp_ns=5), RUNNING)
+    assert kept.read(RUNNING).stamp_ns == 5
 
 
 def test_a_command_that_is_written_in_part_is_named(tmp_path, monkeypatch):

@@ -119,6 +119,16 @@ def test_after_the_release_motion_goes_on_from_where_it_came_to_rest(tmp_path):
     assert not cell.found and speeds(cell)[-1] > 0.3
 
 
+@pytest.mark.parametrize("at", [4, 8, 12])
+def test_a_release_before_the_first_status_does_not_forget_the_motion(at, tmp_path):
+    cell = Cell(tmp_path)
+    cell.run(1, at)
+    cell.start()
+    cell.desk.session.release()
+    cell.run(at, at + 6)
+    assert not cell.found
+
+
 @pytest.mark.parametrize("order", ["joints first", "asked before it is known who tells"])
 @pytest.mark.parametrize("answered", [False, True])
 def test_the_order_in_which_the_new_node_hears_of_the_step_does_not_matter(order, answered, tmp_path):
