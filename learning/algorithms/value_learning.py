@@ -375,6 +375,8 @@ class ValueLearning(Algorithm):
 
     def _judged(self, episodes: Sequence[Episode], steps: Steps) -> Judged:
         """Return what the critics learn from; each has as many successes and failures as the others."""
+        if not len(steps):
+            raise WeightsError(f"{type(self).__name__}: nothing in {len(episodes)} episodes can have been seen so")
         part: list[int] = []
         dealt = {True: 0, False: 0}
         for episode in episodes:

@@ -286,6 +286,9 @@ def test_one_impossible_step_leaves_out_its_episode_alone(policy, tmp_path):
     learner.poll()
     assert all(np.isfinite(learner.step()["loss"]) for _ in range(5))
     store.close()
+    strange = [replace(one, state=np.full_like(one.state, 1e30)) for one in learner._replay.episodes]
+    with pytest.raises(WeightsError, match="nothing in 30 episodes can have been seen so"):
+        EditActor(clone_policy(policy), VALUES).update(strange, 0)
 
 
 def test_what_was_taught_is_not_taught_again_from_the_same_experience(policy, experience):
