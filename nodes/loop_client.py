@@ -134,6 +134,7 @@ class LoopClient(Outsider):
         """Send ``goal`` and wait for its result; ``told`` gets how it stands, at every control step.
 
         rclpy's server never executes a goal whose acceptance it could not send, so one without an answer is sent anew.
+        A result that it could not send is lost, too, so it is asked for again.
         Who waits no longer, after ``timeout_s`` or by Ctrl-C, cancels it.
         """
         what = f"execute_task {goal.instruction!r}"
@@ -149,7 +150,9 @@ class LoopClient(Outsider):
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
         try:
-            return self._answer(handle.get_result_async(), timeout_s, f"outcome of {what}").result
+            return self._again(
+                handle.get_result_async, lambda _: None, GOAL_AGAIN_S, timeout_s, f"outcome of {what}"
+            ).result
         except (LoopError, KeyboardInterrupt):  # nobody waits for it any more: the arm must not go on
             with suppress(LoopError):
                 self._answer(handle.cancel_goal_async(), AGAIN_S, f"cancelling {what}")

@@ -160,6 +160,34 @@ def test_the_command_shows_how_the_goal_stands_and_who_judged_it(driven, capsys)
     assert err.endswith(" s: a person drives, progress 25 %\n") and err.count("\n") == 1
 
 
+class ResultLost(ActionServer):
+    """Its first result is lost on the way, as rclpy's is where the client is not discovered yet."""
+
+    lost = 0
+
+    def _send_result_response(self, request_header, future) -> None:
+        if self.lost:
+            super()._send_result_response(request_header, future)
+        self.lost += 1
+
+
+class LosesResults(Node):
+    def __init__(self, context: rclpy.Context) -> None:
+        super().__init__("policy_node", context=context)
+        self.server = ResultLost(self, ExecuteTask, "execute_task", self._execute)
+
+    def _execute(self, handle):
+        handle.succeed()
+        return ExecuteTask.Result(outcome="succeeded")
+
+
+@pytest.mark.parametrize("driven", [LosesResults], indirect=True)
+def test_a_result_that_was_lost_is_asked_for_again(driven, monkeypatch):
+    monkeypatch.setattr("engram.nodes.loop_client.GOAL_AGAIN_S", 3.0)
+    node, client = driven
+    assert client.do("reach", 60.0).outcome == "succeeded" and node.server.lost > 1
+
+
 class Swallowing(ActionServer):
     """Takes its first goal and neither answers nor executes it, as rclpy does where its answer could not be sent."""
 
