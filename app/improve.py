@@ -204,7 +204,9 @@ def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
 
 def folder_of(config: ImproveConfig) -> Path:
     """Return where the practice of ``config`` lies."""
-    noise = f"noise{config.exploration:g}".replace(".", "") + (f"_hold{config.hold}" if config.hold != 4 else "")
+    noise = f"noise{config.exploration:g}".replace(".", "") + (
+        f"_hold{config.hold}" if config.hold != ImproveConfig.hold else ""
+    )
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
     helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
     how = f"search{config.search}" if config.search else noise

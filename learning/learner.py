@@ -168,7 +168,7 @@ class Learner:
             return (
                 "nothing: updates_per_episode is 0, so no success is imitated; a correction that practice finds teaches"
             )
-        if state.failures:
+        if self.algorithm.learns_from_failures and state.successes + state.failures:
             told = f"{state.successes} successes and {state.failures} failures"
             why = "" if self._learnt else self.algorithm.waits_for(self._replay.episodes)
             return f"nothing yet of {told}: {why}" if why else told

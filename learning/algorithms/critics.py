@@ -73,6 +73,7 @@ class Judged:
     seen: Tensor  # (n, c) what the action head was conditioned by
     way: Tensor  # (n, 3) which way the policy usually goes from there
     departure: Tensor  # (n, 3) of what was done from that
+    known: Tensor  # (n,) 1.0: that can be told, 0.0: not; there it counts as none
     outcome: Tensor  # (n,) discounted success of the episode, seen from there
     later: Tensor  # (n,) int64: the step after the motions that are judged; -1: the episode has ended by then
     part: Tensor  # (n,) int64: which critic learns from it
@@ -114,7 +115,7 @@ class Critics(nn.Module):
 
     @property
     def sure(self) -> Tensor:
-        """What of the advantage (4, 3) is the same in all critics: of a departure, by itself and for each way."""
+        """What of the advantage (4, 3) the critics agree on: of a departure by itself, and along each way."""
         mean, error = self.linear.mean(0), self.linear.std(0) / self.config.parts**0.5
         kept = 1.0 - (self.config.surety * error / mean.abs().clamp(min=1e-12)).square()
         return (mean * kept.clamp(min=0.0)).detach()
@@ -186,9 +187,9 @@ def _unforeseen(critics: Critics, data: Judged) -> Tensor:
     Where all motions are executed shorter, say, the departure repeats the way; an advantage of it would be value.
     """
     ones = torch.ones(len(data.seen), 1)
-    known = torch.cat((ones, data.way, critics.components(data.seen)), dim=1).double()
-    departure = data.departure.double()
-    return (departure - known @ torch.linalg.lstsq(known, departure).solution).float()
+    told = torch.cat((ones, data.way, critics.components(data.seen)), dim=1).double() * data.known[:, None]
+    departure = data.departure.double() * data.known[:, None]
+    return (departure - told @ torch.linalg.lstsq(told, departure).solution).float()
 
 
 @torch.no_grad()

@@ -326,9 +326,8 @@ class ValueLearning(Algorithm):
             steps, kept = self._steps(episode), self._kept(episode)
             if bool(steps.condition.isfinite().all()) and float(steps.condition.abs().max()) < STRANGE:
                 return steps, kept
-            return steps.at(torch.arange(0)), Kept(
-                *(part[:0] for part in vars(kept).values())
-            )  # that cannot have been seen
+            nothing = Kept(*(part[:0] for part in vars(kept).values()))  # that cannot have been seen
+            return steps.at(torch.arange(0)), nothing
 
     def _kept(self, episode: Episode) -> Kept:
         """Return some other goals in ``episode``; a policy with a memory goes through it whole for each, so seldom."""
@@ -382,8 +381,9 @@ class ValueLearning(Algorithm):
         for episode in episodes:
             part += [dealt[episode.success] % self.config.critic.parts] * len(self._seen[episode.number][0])
             dealt[episode.success] += 1
-        departure = self.departure(steps.action, steps) * steps.known[:, None]
-        return Judged(steps.condition, self.way(steps), departure, steps.outcome, steps.later, torch.tensor(part))
+        departure = self.departure(steps.action, steps)
+        told = self.way(steps), departure, steps.known
+        return Judged(steps.condition, *told, steps.outcome, steps.later, torch.tensor(part))
 
     def _begin_teaching(self) -> None:
         """Begin with the head of the policy as it was; where the critics are sure of nothing, that ships at once."""

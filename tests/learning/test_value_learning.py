@@ -43,7 +43,8 @@ def judged(rng: np.random.Generator, worth, episodes: int = 60, steps: int = 20)
     outcome = success.float().repeat_interleave(steps) * 0.98 ** (steps - 1 - at).float()
     later = torch.where(at + 4 < steps, torch.arange(n) + 4, -1)
     part = (torch.arange(n) // steps) % QUICK.parts
-    return Judged(torch.from_numpy(rng.normal(size=(n, 8)).astype(np.float32)), way, departure, outcome, later, part)
+    seen = torch.from_numpy(rng.normal(size=(n, 8)).astype(np.float32))
+    return Judged(seen, way, departure, torch.ones(n), outcome, later, part)
 
 
 def test_critics_are_sure_of_what_leads_to_success_and_of_nothing_else():
