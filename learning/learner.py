@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-
 from engram.core.contracts import Policy
 from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import digest
@@ -22,16 +20,27 @@ from engram.learning.experience.eligibility import ALONE, MISFIT, UNREADABLE, WI
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
-from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
+from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.shown import ShownEpisodes, ShownSamples
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
 CODE = ("core/**/*.py", "learning/**/*.py", "policies/**/*.py")
 """What makes a candidate, beside the experience; its digest is on the candidate's card."""
+TOLD = (
+    "episodes",
+    "successes",
+    "failures",
+    "updates",
+    "update_credit",
+    "corrections",
+    "candidates",
+    "loss",
+    "parent",
+)
+"""What of its progress is among its metrics."""
 LINE = 50
 """Newest candidates that training is known to have come through."""
-CORRECTED, SHOWN = 3072, 128
-"""Control steps in which a correction is learnt, and those of a batch."""
 
 
 class _WithoutContextError(InvalidInputError):
@@ -139,18 +148,7 @@ class Learner:
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        names = (
-            "episodes",
-            "successes",
-            "failures",
-            "updates",
-            "update_credit",
-            "corrections",
-            "candidates",
-            "loss",
-            "parent",
-        )
-        return {name: getattr(self._progress, name) for name in names} | {"replay_steps": len(self._replay)}
+        return {name: getattr(self._progress, name) for name in TOLD} | {"replay_steps": len(self._replay)}
 
     @property
     def line(self) -> Mapping[str, str]:
@@ -292,7 +290,7 @@ class Learner:
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
         parts = [(correction, buffer) for (_, correction), buffer in seen.items()]
-        shown = (_Whole if self.algorithm.whole_episodes else _Shown)(parts, self.config.seed)
+        shown = (ShownEpisodes if self.algorithm.whole_episodes else ShownSamples)(parts, self.config.seed)
         metrics = self.algorithm.correct(shown, self.config.seed, check, self._packed(others))
         self._count(metrics)
         state.experience, state.corrections = experience, state.corrections + 1
@@ -482,41 +480,6 @@ class Learner:
             with suppress(StoreError, InvalidInputError):  # damaged: the training goes on without it
                 if transitions := self._source.episode(info.number):  # the store's bound may have let it go
                     self._replay.add(info.number, self._read_of(transitions))
-
-
-class _Shown(Sequence[tuple[Batch, MotionCorrection]]):
-    """Samples of what is corrected, drawn anew, and alike, each time one is asked for: all together are large."""
-
-    def __init__(self, parts: Sequence[tuple[MotionCorrection, ReplayBuffer]], seed: int) -> None:
-        self._parts, self._seed, self._each = parts, seed, CORRECTED // SHOWN
-
-    def __len__(self) -> int:
-        return len(self._parts) * self._each
-
-    def __getitem__(self, index: Any) -> Any:
-        part, number = divmod(range(len(self))[index], self._each)
-        correction, buffer = self._parts[part]
-        return buffer.sample(SHOWN, (self._seed, number)), correction
-
-
-class _Whole(Sequence[tuple[Windows, MotionCorrection]]):
-    """Whole episodes of what is corrected, of each correction so many that they have about ``CORRECTED`` steps."""
-
-    def __init__(self, parts: Sequence[tuple[MotionCorrection, ReplayBuffer]], seed: int) -> None:
-        self._episodes: list[tuple[Episode, MotionCorrection]] = []
-        for correction, buffer in parts:
-            left, known = CORRECTED, buffer.episodes
-            for at in np.random.default_rng(seed).permutation(len(known)).tolist():
-                if left > 0:
-                    self._episodes.append((known[at], correction))
-                    left -= len(known[at])
-
-    def __len__(self) -> int:
-        return len(self._episodes)
-
-    def __getitem__(self, index: Any) -> Any:
-        episode, correction = self._episodes[index]
-        return whole(episode), correction
 
 
 def _after(before: str, episode: Sequence[Transition]) -> str:
