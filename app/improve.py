@@ -73,7 +73,8 @@ class ImproveConfig:
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     hold: int = 4
-    """Control steps for which a draw of the noise is kept. A longer one tells critics more, and disturbs more."""
+    """Control steps for which a draw of the noise is kept. A longer one tells critics more, and disturbs more. 0: the
+    whole episode; a draw then turns, stretches and shifts every translation of the tool alike."""
     updates: int = 40
     """Updates that each success pays for, and with critics each failure."""
     search: int = 50
@@ -133,8 +134,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
     positive_int("ImproveConfig.updates", config.updates)
-    positive_int("ImproveConfig.hold", config.hold)
-    for name in ("search", "rehearsed", "others"):
+    for name in ("search", "rehearsed", "others", "hold"):
         if (getattr(config, name) or 0) < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
     if config.search and config.oracle_help:

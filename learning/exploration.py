@@ -11,7 +11,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import CORRECTION, EXPLORED, ActionChunk, ActionSource
 from engram.learning.motion_correction import MotionCorrection
 
-_MOTION = 6
+_TRANSLATION, _MOTION = 3, 6
 """The leading components of an ``ee_delta`` action: translation (3) and rotation (3)."""
 
 
@@ -27,10 +27,12 @@ class ExplorationConfig:
     """What is added to the reach, as a share of the action's own length."""
 
     hold_steps: int = 4
-    """Control steps for which a draw is kept, also for a policy that replans at every step."""
+    """Control steps for which a draw is kept, also for a policy that replans at every step. 0: the whole episode; it
+    then turns, stretches and shifts every translation of the tool alike."""
 
     def __post_init__(self) -> None:
-        positive_int("ExplorationConfig.hold_steps", self.hold_steps)
+        if self.hold_steps:
+            positive_int("ExplorationConfig.hold_steps", self.hold_steps)
         for name in ("size", "reach", "reach_of_motion"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
@@ -43,7 +45,9 @@ class Exploration:
 
     It is relative to the motion: noise of a fixed size keeps a policy from coming to rest where it must, at a grasp.
     Translation and rotation are each scaled by their own length; the gripper, and chunks of other spaces than
-    ``ee_delta``, stay as they are.
+    ``ee_delta``, stay as they are. A draw for a whole episode is a small linear map of the translation, as evolution
+    strategies perturb a policy's parameters (Salimans et al. 2017, arXiv:1703.03864): the episode's end then tells of
+    it alone.
     """
 
     def __init__(self, config: ExplorationConfig | None = None, seed: int = 0) -> None:
@@ -57,6 +61,9 @@ class Exploration:
         self._rng = np.random.default_rng((self._seed, episode))
         self._until_ns = self._drawn_ns = 0  # the draw holds from, and until
         self._draw: np.ndarray = np.zeros(_MOTION)
+        self._map: np.ndarray = np.zeros((1 + _TRANSLATION, _TRANSLATION))
+        if not self.config.hold_steps:
+            self._map = self.config.size * self._rng.standard_normal(self._map.shape)
 
     def mark(self, source: ActionSource) -> ActionSource:
         """Return ``source`` marked as corrected where its motions are, else as explored where they get noise.
@@ -69,16 +76,26 @@ class Exploration:
     def apply(self, chunk: ActionChunk) -> ActionChunk:
         """Return ``chunk`` corrected and with noise, within what actions may be."""
         chunk = self.correction.apply(chunk)
+        if chunk.space != "ee_delta" or not self.config.size:
+            return chunk
+        actions = chunk.actions.copy()
+        if self.config.hold_steps:
+            self._add_draw(actions, chunk)
+        else:
+            reach = self._reach(actions[:, :_TRANSLATION])
+            way = actions[:, :_TRANSLATION] / reach
+            actions[:, :_TRANSLATION] += reach * (self._map[0] + way @ self._map[1:])
+        actions[:, :_MOTION] = actions[:, :_MOTION].clip(-1.0, 1.0)
+        return replace(chunk, actions=actions)
+
+    def _add_draw(self, actions: np.ndarray, chunk: ActionChunk) -> None:
         if not self._drawn_ns <= chunk.stamp_ns < self._until_ns:
             self._draw = self.config.size * self._rng.standard_normal(_MOTION)
             hold_ns = round((self.config.hold_steps - 0.5) * chunk.dt_s * 1e9)
             self._drawn_ns, self._until_ns = chunk.stamp_ns, chunk.stamp_ns + hold_ns
-        draw = self._draw
-        if chunk.space != "ee_delta" or not self.config.size:
-            return chunk
-        actions = chunk.actions.copy()
-        for part in (slice(0, 3), slice(3, _MOTION)):
-            length = np.linalg.norm(actions[:, part], axis=1, keepdims=True)
-            actions[:, part] += draw[part] * (self.config.reach + self.config.reach_of_motion * length)
-        actions[:, :_MOTION] = actions[:, :_MOTION].clip(-1.0, 1.0)
-        return replace(chunk, actions=actions)
+        for part in (slice(0, _TRANSLATION), slice(_TRANSLATION, _MOTION)):
+            actions[:, part] += self._draw[part] * self._reach(actions[:, part])
+
+    def _reach(self, motion: np.ndarray) -> np.ndarray:
+        """Return what a draw of one adds (n, 1) to ``motion`` (n, 3)."""
+        return self.config.reach + self.config.reach_of_motion * np.linalg.norm(motion, axis=1, keepdims=True)

@@ -48,7 +48,7 @@ class PracticeConfig:
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     hold_steps: int = 4
-    """Control steps for which a draw of it is kept."""
+    """Control steps for which a draw of it is kept; 0: the whole episode."""
     updates: int = 40
     """Updates that each success pays for, and with critics each failure; then the new weights drive."""
     first_successes: int = 5

@@ -40,6 +40,22 @@ def test_a_draw_holds_for_four_steps_also_where_every_step_has_a_chunk_of_its_ow
     assert len({noise(seldom, step=step)[0, 0] for step in (0, 4, 8)}) == 3  # chunks of four steps
 
 
+def test_a_draw_for_the_whole_episode_turns_stretches_and_shifts_every_translation_alike():
+    explore = Exploration(ExplorationConfig(size=0.2, hold_steps=0))
+    explore.begin(7)
+    still, along, far, back = noise(explore, [[x, 0, 0, 0.1, 0, 0, 1.0] for x in (0.0, 0.2, 0.4, -0.2)])
+    reach = 0.05 + 0.5 * 0.2
+    shift = still[:3] / 0.05
+    np.testing.assert_allclose(along[:3] + back[:3], 2 * reach * shift)  # what does not turn with the motion
+    way = (along[:3] - back[:3]) / 2 / (0.2 / reach) / reach
+    np.testing.assert_allclose(far[:3], (0.05 + 0.5 * 0.4) * shift + 0.4 * way, atol=1e-9)
+    assert np.abs(way[1:]).min() > 0.0 and not np.any([row[3:] for row in (still, along, far, back)])
+    again = [[0.2, 0, 0, 0.1, 0, 0, 1.0]] * 2
+    np.testing.assert_array_equal(noise(explore, again, step=50)[1], along)
+    explore.begin(8)
+    assert not np.allclose(noise(explore, again)[0], along)
+
+
 def test_its_size_is_the_share_of_the_reach_that_was_asked_for():
     explore = Exploration(ExplorationConfig(size=0.2))
     drawn = np.array([noise(explore, step=4 * i)[0, 0] for i in range(2000)])

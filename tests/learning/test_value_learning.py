@@ -231,7 +231,9 @@ def test_a_correction_becomes_part_of_the_head(policy, experience, monkeypatch):
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     quick = partial(distill_head, config=DistillationConfig(updates=2))
     monkeypatch.setattr(behavior_cloning, "distill_head", quick)
+    began = [parameter.clone() for parameter in algorithm.before.parameters()]
     learner.correct([(MotionCorrection(scale=0.5), experience.episode(1))])
+    assert not all(map(torch.equal, began, algorithm.before.parameters()))
     for old, now in zip(algorithm.before.parameters(), algorithm.model.head.parameters(), strict=True):
         assert torch.equal(old, now)  # what the policy was is the corrected one now
 
