@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from action_msgs.msg import GoalStatus
 from diagnostic_msgs.msg import DiagnosticArray
 from rcl_interfaces.srv import SetParametersAtomically
 from rclpy.action import ActionClient
@@ -150,9 +151,10 @@ class LoopClient(Outsider):
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
         try:
-            return self._again(
-                handle.get_result_async, lambda _: None, GOAL_AGAIN_S, timeout_s, f"outcome of {what}"
-            ).result
+            done = self._again(handle.get_result_async, lambda _: None, GOAL_AGAIN_S, timeout_s, f"outcome of {what}")
+            if done.status == GoalStatus.STATUS_UNKNOWN:
+                raise LoopError(f"{what} is lost: the policy node was restarted")
+            return done.result
         except (LoopError, KeyboardInterrupt):  # nobody waits for it any more: the arm must not go on
             with suppress(LoopError):
                 self._answer(handle.cancel_goal_async(), AGAIN_S, f"cancelling {what}")

@@ -96,6 +96,9 @@ class PolicyNode(EngramNode):
         if config.memory != "off":
             subscribe_bound(self, MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND), every=True)
         self.every(0.5, self._watch, "observation")
+        if config.episodes == "goal":  # a process before may have told of a goal, which nobody carries out any more
+            now_ns = self.get_clock().now().nanoseconds
+            self.publish_status(EpisodeStatus(now_ns, config.robot_id, 0, "", "", 0, "idle"))
 
     def stop(self) -> None:
         """End the goal that runs; write what is recorded."""

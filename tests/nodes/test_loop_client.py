@@ -188,6 +188,28 @@ def test_a_result_that_was_lost_is_asked_for_again(driven, monkeypatch):
     assert client.do("reach", 60.0).outcome == "succeeded" and node.server.lost > 1
 
 
+class Forgetful(ResultLost):
+    """Knows no goal any more when the result is asked for again, as a policy node that was restarted."""
+
+    async def _execute_get_result_request(self, request) -> None:
+        if self.lost:
+            self._goal_handles.clear()
+        await super()._execute_get_result_request(request)
+
+
+class Forgets(Node):
+    def __init__(self, context: rclpy.Context) -> None:
+        super().__init__("policy_node", context=context)
+        self.server = Forgetful(self, ExecuteTask, "execute_task", lambda handle: ExecuteTask.Result())
+
+
+@pytest.mark.parametrize("driven", [Forgets], indirect=True)
+def test_a_goal_of_which_a_restarted_policy_node_knows_nothing_is_lost(driven, monkeypatch):
+    monkeypatch.setattr("engram.nodes.loop_client.GOAL_AGAIN_S", 3.0)
+    with pytest.raises(LoopError, match=r"execute_task 'reach' is lost: the policy node was restarted"):
+        driven[1].do("reach", 60.0)
+
+
 class Swallowing(ActionServer):
     """Takes its first goal and neither answers nor executes it, as rclpy does where its answer could not be sent."""
 

@@ -299,7 +299,7 @@ def test_on_a_robot_a_goal_ends_by_the_verdict_of_the_memory_and_of_nobody_else(
     graph.matched(own, other)
     statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
     feedback, result = send_goal(graph, "put the red cube in the bin")
-    graph.wait(lambda: statuses, 60, "the goal's episode")
+    graph.wait(lambda: statuses and statuses[-1].state == "running", 60, "the goal's episode")
 
     def judge(publisher, outcome):
         now = graph.node.get_clock().now().nanoseconds
@@ -340,6 +340,18 @@ def test_on_a_robot_a_person_ends_a_goal_by_the_command_line(graph, capsys, outc
     assert (result.result().result.outcome, result.result().result.reason) == (outcome, "judged by a person")
 
 
+def test_a_policy_node_that_is_killed_in_a_goal_says_when_it_is_back_that_nobody_carries_it_out(graph):
+    parameters = {"episodes": "goal", "lockstep": False, "check_instructions": False, "accept": "none"}
+    Robot(graph, **parameters)
+    statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
+    send_goal(graph, "clean the table")
+    graph.wait(lambda: statuses and statuses[-1].state == "running", 60, "the goal's episode")
+    graph.processes[0].end(signal.SIGKILL)
+    graph.diagnostics.clear()
+    Robot(graph, **parameters)
+    graph.wait(lambda: statuses[-1].state == "idle", 60, "the safety node is told that the goal is over")
+
+
 def test_a_goal_of_which_the_memory_cannot_tell_ends_by_the_word_of_a_classifier(graph, tmp_path):
     def goal(success):
         steps = np.arange(1, 13 if success else 9, dtype=np.float32)[:, None]
@@ -372,7 +384,7 @@ def test_a_goal_ends_when_a_person_cancels_it_or_who_gave_it_waits_no_longer(gra
     assert (result.result().result.outcome, result.result().result.reason) == ("stopped", "a person cancelled it")
     capsys.readouterr()
 
-    assert cli.main(["do", "water the plants", "--domain", str(graph.domain), "--timeout-s", "4"]) == 2
+    assert cli.main(["do", "water the plants", "--domain", str(graph.domain), "--timeout-s", "4"]) == 1
     assert "outcome of execute_task 'water the plants': not within 4 s" in capsys.readouterr().err
     ended = ("water the plants", "stopped")
     graph.wait(lambda: statuses and (statuses[-1].instruction, statuses[-1].state) == ended, 60, "its end")
