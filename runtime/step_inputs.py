@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ class StepInputsConfig:
     """In lock-step a policy that reads contexts waits for one of its episode, at most so much older than the
     observation [s]."""
     missing_after_s: float = 2.0
-    """It waits no longer than this [s]."""
+    """It waits no longer than this [s]. No policy acts on a context that is older than the observation by more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,20 @@ class StepInputs:
         return taken
 
     def _memory_at(self, stamp_ns: int) -> MemoryTokens | None:
-        exact = self._memory.at(stamp_ns)
-        return self._memory.newest if exact is None and self.config.memory == "latest" else exact
+        """Return the context for the observation at ``stamp_ns``; None: there is none, or it is too old to act on."""
+        found = self._memory.at(stamp_ns)
+        if found is not None or self.config.memory != "latest":
+            return found
+        found = self._memory.newest
+        if not self._reads_context():
+            return found
+        age_s = math.inf if found is None else (stamp_ns - found.stamp_ns) / 1e9
+        of_before = self.config.lockstep and found is not None and found.stamp_ns < self._begun_ns
+        if age_s <= self.config.missing_after_s and not of_before:
+            return found
+        told = "none" if found is None or of_before else f"the newest is {age_s:.0f} s older than the observation"
+        self._report("memory/context", f"{told}: the policy acts without it")
+        return None
 
     def _awaits_memory(self, stamp_ns: int) -> bool:
         """Tell whether the observation at ``stamp_ns`` waits for another context than there is."""

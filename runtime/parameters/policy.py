@@ -63,7 +63,8 @@ class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     this much older than the observation [s of the node's clock], but no longer than missing_after_s. Not less than the
     period at which perception processes frames."""
     missing_after_s: float = param(2.0, 0.1, 60.0)
-    """Report what an observation lacks after waiting this long [s]."""
+    """Report what an observation lacks after waiting this long [s]. A policy that reads the memory does not act on a
+    memory/context that is older than the observation by more."""
     episodes: str = param("status", choices=("status", "goal"))
     """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
     check_instructions: bool = True
@@ -95,7 +96,7 @@ class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     success_classifiers: tuple[str, ...] = ("",)
     """Folders of success classifiers (engram classifier), which judge goals that the memory cannot; [""]: none."""
     goal_timeout_s: float = param(60.0, 0.1, 86400.0)
-    """Time limit of a goal that names none [s], of the node's clock."""
+    """Time limit of a goal that names none [s]: of the simulation's clock, on a robot of time that nobody can set."""
     status_timeout_s: float = param(30.0, 1.0, 3600.0)
     """End a goal in simulation when there was no task/status for so long [s], wall clock."""
     lost_after_s: float = param(5.0, 0.1, 3600.0)

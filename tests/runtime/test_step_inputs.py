@@ -100,6 +100,31 @@ def test_who_reads_contexts_waits_for_a_fresh_one_but_not_for_ever():
     assert inputs.problems == ["memory/context: none since 0.3 s before the observation: goes on"]
 
 
+def test_free_running_nobody_acts_on_what_the_memory_said_long_ago():
+    inputs = Inputs(reads_context=True, missing_after_s=2.0)
+    inputs.tell(1)
+    inputs.see(9)
+    assert inputs.steps() == [(9, 1, None)]
+    assert inputs.problems == ["memory/context: none: the policy acts without it"]
+    inputs.remember(10)
+    inputs.see(30)
+    inputs.see(31)
+    assert inputs.steps() == [(30, 1, 10), (31, 1, None)]
+    assert inputs.problems[1:] == [
+        "memory/context: the newest is 2 s older than the observation: the policy acts without it"
+    ]
+
+
+def test_in_lock_step_nobody_acts_on_another_scene_even_where_waiting_took_too_long():
+    inputs = Inputs(reads_context=True, lockstep=True, missing_after_s=2.0)
+    inputs.remember(9)
+    inputs.see(10)
+    inputs.tell(10)
+    assert inputs.steps() == []
+    inputs.now += 2.1
+    assert inputs.steps() == [(10, 10, None)]
+
+
 def test_who_reads_contexts_does_not_act_on_the_scene_before_its_episode():
     inputs = Inputs(reads_context=True, lockstep=True, context_age_s=0.3)
     inputs.remember(9)  # the scene was arranged anew since
