@@ -173,7 +173,7 @@ class MemoryNode(EngramNode):
         self.deltas.publish(messages.graph_to_msg(update, self.boot_id, self.config.frame))
 
     def _publish_context(self, tokens: MemoryTokens) -> None:
-        self.contexts.publish(messages.tokens_to_msg(tokens, self.config.frame))
+        self.contexts.publish(messages.tokens_to_msg(tokens))
         self.health.trace("context sent", tokens.stamp_ns)
 
     def _publish_verdict(self, verdict: Verdict) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from engram.core.contracts import Memory
 from engram.core.errors import EngramError
-from engram.core.geometry import scene_in_frame
+from engram.core.geometry import from_frame, scene_in_frame
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer, clock_restarted
 from engram.core.types import (
@@ -71,7 +71,7 @@ class MemoryFeed:
         config: whose memory it is.
         lookup: gives the pose of a frame in a target frame at a stamp, as :meth:`TransformBuffer.lookup`.
         publish_change: takes what changed in the graph; called with every sequence number once, in order.
-        publish_context: takes the context of a scene.
+        publish_context: takes the context of a scene, with places in base_link.
         monitor: takes counters, times and problems.
         now_ns: the clock of the stamps; what is stamped far from it is refused and counted.
         publish_verdict: takes what the memory thinks, after each scene, of how the running episode goes.
@@ -262,9 +262,22 @@ class MemoryFeed:
         if status is None or not status.instruction or stamp_ns == self._context_ns:
             return
         with self._monitor.timed("context"):
-            tokens = self.memory.context(status.instruction, stamp_ns)
-        self._publish_context(tokens)
-        self._context_ns = stamp_ns
+            tokens = self._before_the_arm(self.memory.context(status.instruction, stamp_ns))
+        if tokens is not None:
+            self._publish_context(tokens)
+            self._context_ns = stamp_ns
+
+    def _before_the_arm(self, tokens: MemoryTokens) -> MemoryTokens | None:
+        """Return ``tokens`` with places in base_link, as policies take them; None: tf does not tell where that is."""
+        if self.config.frame == "base_link":
+            return tokens
+        try:
+            base = self._lookup(self.config.frame, "base_link", tokens.stamp_ns)
+        except EngramError as error:
+            self._monitor.problem("memory/context", f"not told: {error}")
+            return None
+        place = from_frame(tokens.place, base) * tokens.mask[:, None]
+        return replace(tokens, place=place.astype(np.float32))
 
     def _tell_verdict(self, update: GraphUpdate, hand: Hand | None) -> None:
         """Publish whether the memory sees the instruction of the running episode carried out."""

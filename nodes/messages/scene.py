@@ -14,6 +14,7 @@ from engram.core.types import (
     EMBEDDING_DIM,
     MOST_TOKENS,
     DetectedObject,
+    Embodiment,
     GraphUpdate,
     MemoryTokens,
     SceneEdge,
@@ -48,6 +49,9 @@ from engram_interfaces.msg import (
 from engram_interfaces.msg import (
     SceneObservation as SceneObservationMsg,
 )
+
+BASE = "base_link"
+"""Frame of the places in a memory context: a policy acts on them before its arm."""
 
 
 def _embedding(values: Any, name: str) -> np.ndarray:
@@ -138,8 +142,22 @@ def node_from_msg(msg: SceneNodeMsg, frame: str) -> SceneNode:
         np.array(msg.position_covariance, np.float64).reshape(3, 3), xyz(msg.size), np.array(msg.color, np.float64),
         _embedding(msg.embedding, f"node {msg.id!r} embedding"), msg.belief, msg.state,
         from_stamp(msg.first_seen), from_stamp(msg.last_seen), msg.observations, msg.first_evidence, msg.last_evidence,
-        embodiment_from(json.loads(msg.embodiment)) if msg.embodiment else None,
+        _embodiment(msg.embodiment),
     )  # fmt: skip
+
+
+def _embodiment(text: str) -> Embodiment | None:
+    """Return the profile of a robot; "?" stands for half a surrogate pair, which nothing could pass on."""
+    if not text:
+        return None
+    try:
+        plain = json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace")
+        body = embodiment_from(json.loads(plain))
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise InvalidInputError(f"SceneNode.embodiment: {error!r}, expected the JSON of a robot's profile") from None
+    if not body.kind or not all(isinstance(one, str) for one in (body.kind, *body.sensors)):
+        raise InvalidInputError(f"SceneNode.embodiment: kind {body.kind!r}, sensors {body.sensors!r}, expected texts")
+    return body
 
 
 def _edge_to_msg(edge: SceneEdge) -> SceneEdgeMsg:
@@ -171,10 +189,10 @@ def graph_from_msg(msg: SceneGraphUpdate) -> GraphUpdate:
     )  # fmt: skip
 
 
-def tokens_to_msg(tokens: MemoryTokens, frame: str = "base_link") -> MemoryContext:
-    """Return k memory tokens of d numbers as a message."""
+def tokens_to_msg(tokens: MemoryTokens) -> MemoryContext:
+    """Return k memory tokens of d numbers, with places in base_link, as a message."""
     count, dim = tokens.tokens.shape
-    msg = MemoryContext(header=header(tokens.stamp_ns, frame), version=int(tokens.version), count=count, dim=dim)
+    msg = MemoryContext(header=header(tokens.stamp_ns, BASE), version=int(tokens.version), count=count, dim=dim)
     msg.tokens, msg.age = floats(tokens.tokens), floats(tokens.age_s)
     msg.place = [point(place) for place in tokens.place]
     msg.source_ids, msg.mask = list(tokens.source_ids), [bool(valid) for valid in tokens.mask]
@@ -182,8 +200,10 @@ def tokens_to_msg(tokens: MemoryTokens, frame: str = "base_link") -> MemoryConte
 
 
 def tokens_from_msg(msg: MemoryContext) -> MemoryTokens:
-    """Return the tokens; raises InvalidInputError when an array does not fit ``count`` x ``dim``."""
+    """Return the tokens; InvalidInputError for arrays that do not fit ``count`` x ``dim``, and for another frame."""
     k = msg.count
+    if (frame := msg.header.frame_id) != BASE:
+        raise InvalidInputError(f"MemoryContext.header.frame_id: {frame[:100]!r}, expected {BASE!r}")
     if k > MOST_TOKENS:
         raise InvalidInputError(f"MemoryContext.count: {k}, expected at most {MOST_TOKENS}")
     place = np.array([(p.x, p.y, p.z) for p in msg.place], np.float32)

@@ -279,6 +279,10 @@ def test_of_too_many_objects_the_best_travel_and_the_others_are_counted():
 def test_memory_tokens(k):
     tokens = MemoryTokens(5, 2, f32(k, 4), f32(k), f32(k, 3), np.arange(k) % 2 == 0, tuple(f"n{i}" for i in range(k)))
     assert same(messages.tokens_from_msg(through(messages.tokens_to_msg(tokens))), tokens)
+    elsewhere = messages.tokens_to_msg(tokens)
+    elsewhere.header.frame_id = "map"
+    with pytest.raises(InvalidInputError, match=r"MemoryContext\.header\.frame_id: 'map', expected 'base_link'"):
+        messages.tokens_from_msg(elsewhere)
     assert len(tokens.first(2).tokens) == min(k, 2)
 
 

@@ -135,6 +135,26 @@ def test_a_scene_waits_until_tf_says_where_the_robot_was_and_moves_there():
     np.testing.assert_allclose(cube.pose.position, [10.5, 0.1, 0.02], atol=1e-6)
 
 
+def test_a_context_has_its_places_before_the_arm_whatever_the_frame_of_the_memory():
+    fed = Fed(frame="map")
+    fed.tell(1, "find the cube")
+    fed.see(1)
+    fed.known = {1}
+    fed.feed.place_waiting()
+    (tokens,) = fed.contexts
+    np.testing.assert_allclose(tokens.place[tokens.mask][:, :2].max(axis=0), [0.5, 0.1], atol=1e-6)
+    assert not tokens.place[~tokens.mask].any()
+
+
+def test_without_tf_of_its_stamp_no_context_is_told_and_it_is_named():
+    fed = Fed(frame="map", lockstep=True)
+    fed.known = {1}
+    fed.see(1)
+    fed.known = set()
+    fed.tell(1, "find the cube")
+    assert fed.contexts == [] and fed.notes.problems["memory/context"] == "not told: no base_link in map at 1"
+
+
 def test_two_cameras_of_one_instant_both_wait():
     fed = Fed(frame="map")
     fed.see(1, "front")
