@@ -10,12 +10,13 @@ from rclpy.task import Future
 from engram.core.collision import Obstacle
 from engram.core.errors import InvalidInputError
 from engram.core.pipeline import CommandPipeline
+from engram.core.types import GraphUpdate
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.runtime.bounds import check_sizes
 from engram.runtime.health import ERROR
-from engram.runtime.known_obstacles import KnownObstacles
+from engram.runtime.known_obstacles import BASE, KnownObstacles
 from engram_interfaces.msg import SceneGraphUpdate
 from engram_interfaces.srv import GetGraph
 
@@ -48,7 +49,8 @@ class ObstacleFeed:
         self._full: Client = node.create_client(GetGraph, "memory/get_graph")
         self._on_full = node.guarded(TOPIC, self._answered)
         self._refused = self._health.counts[REFUSALS]
-        self._tell(lost=True)
+        self._lost = True  # what there is, is not known
+        self._tell()
         subscribe_bound(node, SceneGraphUpdate, TOPIC, self._take, qos.GRAPH)
         node.every(LOOK_S, self._look, "memory/get_graph")
         node.every(RETRY_S, self._ask, "memory/get_graph")
@@ -57,33 +59,40 @@ class ObstacleFeed:
         self._barrier.set_obstacles(obstacles)
         self._health.counts["obstacles"] = len(obstacles)
 
-    def _tell(self, *, lost: bool) -> None:
-        self._pipeline.unready = UNKNOWN if lost else ""
-        if lost:
-            self._health.problem("obstacles", f"{UNKNOWN}: memory/get_graph has not told them yet", ERROR, lasting=True)
+    def _tell(self) -> None:
+        why = "memory/get_graph has not told them yet" if self._lost else ""
+        if not why and (frame := self._known.elsewhere):
+            why = f"{TOPIC} has objects in frame {frame[:100]!r}, expected {BASE!r}: see frame of memory_node"
+        self._pipeline.unready = UNKNOWN if why else ""
+        if why:
+            self._health.problem("obstacles", f"{UNKNOWN}: {why}", ERROR, lasting=True)
         else:
             self._health.clear("obstacles")
 
+    def _know(self, boot_id: str, update: GraphUpdate) -> None:
+        self._lost = not self._known.take(boot_id, update)
+        self._tell()
+
     def _take(self, msg: SceneGraphUpdate) -> None:
-        before = self._pipeline.unready
-        self._tell(lost=not self._known.take(msg.boot_id, messages.graph_from_msg(msg)))
+        before = self._lost
+        self._know(msg.boot_id, messages.graph_from_msg(msg))
         if not before:
             self._ask()
 
     def _look(self) -> None:
         if (refused := self._health.counts[REFUSALS]) == self._refused:
             return
-        before, self._refused = self._pipeline.unready, refused
+        before, self._refused, self._lost = self._lost, refused, True
         self._known.lose()
-        self._tell(lost=True)
+        self._tell()
         if not before:
             self._ask()
 
     def _ask(self) -> None:
-        if self._pipeline.unready and self._full.service_is_ready():
+        if self._lost and self._full.service_is_ready():
             self._full.call_async(GetGraph.Request()).add_done_callback(self._on_full)
 
     def _answered(self, future: Future) -> None:
         if (answer := future.result()) is not None:
             check_sizes(answer.graph)
-            self._tell(lost=not self._known.take(answer.graph.boot_id, messages.graph_from_msg(answer.graph)))
+            self._know(answer.graph.boot_id, messages.graph_from_msg(answer.graph))

@@ -13,6 +13,8 @@ from engram.core.robot import RobotConfig
 from engram.core.types import GraphUpdate, SceneNode
 from engram.runtime.graph_mirror import GraphMirror
 
+BASE = "base_link"
+"""Frame of the arm, in which obstacles are told."""
 LABEL = "obstacle"
 """An object of this label is one whatever its size."""
 BELIEF = 0.5
@@ -38,11 +40,16 @@ class KnownObstacles:
         self._robot, self._most, self._tell = robot, most, tell
         self._mirror = GraphMirror()
         self._told: tuple[Obstacle, ...] = ()
+        self.elsewhere = ""
+        """Frame of objects that cannot be told, as it is not that of the arm; empty: there are none."""
 
     def take(self, boot_id: str, update: GraphUpdate) -> bool:
         """Take in a change of the graph. False: one before it was lost, so the full graph must be asked for."""
         known = self._mirror.apply(boot_id, update)
-        found = obstacles(self._mirror.nodes.values(), self._robot)[: self._most]
+        nodes = self._mirror.nodes.values()
+        frames = (node.pose.frame for node in nodes if node.layer == "object" and node.pose.frame != BASE)
+        self.elsewhere = next(frames, "")
+        found = obstacles(nodes, self._robot)[: self._most]
         if found != self._told:
             self._told = found
             self._tell(found)
@@ -62,7 +69,7 @@ def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle,
         node
         for node in nodes
         if node.layer == "object"
-        and node.pose.frame == "base_link"
+        and node.pose.frame == BASE
         and node.state != "absent"
         and node.belief >= BELIEF
         and (node.label == LABEL or int((node.size > robot.gripper_opening_m).sum()) >= 2)

@@ -38,6 +38,15 @@ def test_what_is_gone_or_elsewhere_is_none():
         assert obstacles([gone], PANDA_2F85) == ()
 
 
+def test_objects_in_another_frame_are_named_as_they_cannot_be_told():
+    known = KnownObstacles(PANDA_2F85, 8, lambda _: None)
+    crate = seen("crate", (0.3, 0.2, 0.1))
+    elsewhere = replace(crate, pose=Pose(crate.pose.position, frame="map"))
+    for nodes, frame in (((), ""), ((elsewhere,), "map"), ((crate,), "")):
+        known.take("boot", GraphUpdate(0, 1, True, nodes))
+        assert known.elsewhere == frame
+
+
 def test_a_box_grows_by_two_sigma_on_every_side_and_by_the_grid():
     (box,) = obstacles([seen("crate", (0.3, 0.2, 0.1), at=(0.502, -0.3, 0.1), sigma=0.01)], PANDA_2F85)
     assert box.position == pytest.approx((0.5, -0.3, 0.1))
