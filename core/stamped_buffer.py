@@ -8,6 +8,8 @@ from engram.core.arrays import positive_int
 
 RESTART_NS = 1_000_000_000
 """A stamp this far before the newest [ns] cannot be a late message: the clock began anew, as a simulation's does."""
+WALL_CLOCK_NS = 10**17
+"""Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 
 
 def clock_restarted(newest_ns: int, stamp_ns: int) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 from engram.core.contracts import Memory, MemoryAnswer
 from engram.core.errors import InvalidInputError, StoreError
 from engram.core.questions import AtTime, Capability, Question, Selection
+from engram.core.stamped_buffer import WALL_CLOCK_NS
 from engram.core.types import (
     MOST_SKILLS,
     Embodiment,
@@ -25,7 +26,6 @@ from engram.core.types import (
     SceneNode,
     SceneObservation,
 )
-from engram.memory.graph.frame_clock import WALL_CLOCK_NS
 from engram.memory.graph.text_embedding import Encoder
 from engram.memory.graph.tracker import Tracker
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig, opened_config

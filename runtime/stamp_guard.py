@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engram.core.stamped_buffer import clock_restarted
+from engram.core.stamped_buffer import RESTART_NS, WALL_CLOCK_NS, clock_restarted
 
 AHEAD_NS = 5 * 10**9
 """Stamps further ahead of the clock are refused [ns]: a message of a simulation may be here before its /clock."""
+AHEAD_OF_WALL_NS = RESTART_NS // 2
+"""So are those of scenes further ahead of a wall clock [ns]: a sender that is ahead would make all others too late."""
 BEHIND_NS = 60 * 10**9
 """Stamps further behind the clock are refused [ns]: the slowest detector is not so late."""
 
@@ -35,6 +37,11 @@ class StampGuard:
         if ahead := self.ahead(stamp_ns):
             return ahead
         now_ns = self._now_ns()
+        if now_ns > WALL_CLOCK_NS and stamp_ns > now_ns + AHEAD_OF_WALL_NS:
+            return (
+                f"stamped {(stamp_ns - now_ns) / 1e9:.1f} s ahead of the clock; synchronise the machines, or give its "
+                "sender the same use_sim_time"
+            )
         if stamp_ns < now_ns - BEHIND_NS:
             return (
                 f"stamped {(now_ns - stamp_ns) / 1e9:.1f} s before the clock; does its sender run on another clock? "

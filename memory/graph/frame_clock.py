@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engram.core.clock_trust import ClockTrust
-from engram.core.stamped_buffer import clock_restarted
+from engram.core.stamped_buffer import WALL_CLOCK_NS, clock_restarted
 
-WALL_CLOCK_NS = 10**17
-"""Stamps above this (March 1973) are wall-clock time; a simulation's clock begins at 0."""
 AHEAD_NS = 3600 * 10**9
 """A stamp this far ahead of this machine's clock [ns] is wrong: clocks of one system differ by less."""
 SET_BACK_NS = 60 * 10**9

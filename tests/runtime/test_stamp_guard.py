@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from engram.runtime.stamp_guard import AHEAD_NS, BEHIND_NS, StampGuard
 from tests.runtime.test_memory_feed import Fed
 
@@ -23,6 +25,18 @@ def test_both_bounds_are_the_last_that_are_taken():
     assert guard.refuses(100 * SECOND + AHEAD_NS + 1).startswith("stamped 5.0 s ahead")
     assert guard.refuses(100 * SECOND - BEHIND_NS - 1).startswith("stamped 60.0 s before")
     assert not StampGuard().refuses(10**18)
+
+
+def test_a_camera_that_is_ahead_of_the_wall_clock_makes_no_other_one_late():
+    now_ns = time.time_ns()
+    fed = Guarded(now_ns)
+    for step in range(20):
+        fed.now_ns = now_ns + step * SECOND // 10
+        fed.see(fed.now_ns + 2 * SECOND, camera="ahead")
+        fed.see(fed.now_ns)
+    (cube,) = fed.objects()
+    assert cube.observations == 20 and cube.last_seen_ns == fed.now_ns
+    assert "stamped 2.0 s ahead of the clock; synchronise the machines" in fed.notes.problems["scene stamp"]
 
 
 def test_a_late_stamp_is_refused_unless_the_clock_itself_went_back():
