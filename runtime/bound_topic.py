@@ -13,6 +13,8 @@ from engram.runtime.health import ERROR, Health
 
 PATIENCE_S = 5.0
 """A writer whose node stays unknown for so long is refused [s]."""
+WRITERS = 8
+"""Writers whose messages wait at most."""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class BoundTopic:
         callback: takes the messages.
         health: where refusals are counted and named.
         clock: tells the time that waiting is measured in [s].
-        kept: how many messages may wait, the newest; they are passed on in their order.
+        kept: how many messages of a writer may wait, the newest; they are passed on in their order.
     """
 
     def __init__(
@@ -54,26 +56,36 @@ class BoundTopic:
     ) -> None:
         self._topic, self._claim, self._robot_id = topic, claim, robot_id
         self._callback, self._health, self._clock = callback, health, clock
-        self._waiting: deque[_Waiting] = deque(maxlen=kept)
+        self._kept = kept
+        self._waiting: dict[bytes, deque[_Waiting]] = {}  # by writer: none pushes out what another one said
 
     def take(self, msg: Any, gid: bytes) -> None:
         """Take a message of the writer ``gid``."""
         reason, one = self._claim.refusal(gid), _Waiting(msg, gid, self._clock())
         if not reason or self._may_wait(one, reason):
-            self._waiting.append(one)
+            self._line_of(gid).append(one)
         if not reason:
             self.retry()  # what waits of its writer comes first
 
     def retry(self) -> None:
         """Look again whether the messages that wait may be taken by now."""
-        # each writer is judged once: what waits of it stays in order
-        reasons = {gid: self._claim.refusal(gid) for gid in {one.gid for one in self._waiting}}
-        for _ in range(len(self._waiting)):
-            one = self._waiting.popleft()
-            if not reasons[one.gid]:
-                self._pass_on(one.msg)
-            elif self._may_wait(one, reasons[one.gid]):
-                self._waiting.append(one)
+        for gid, line in list(self._waiting.items()):
+            reason = self._claim.refusal(gid)  # each writer is judged once: what waits of it stays in order
+            for _ in range(len(line)):
+                one = line.popleft()
+                if not reason:
+                    self._pass_on(one.msg)
+                elif self._may_wait(one, reason):
+                    line.append(one)
+            if not line:
+                self._waiting.pop(gid, None)
+
+    def _line_of(self, gid: bytes) -> deque[_Waiting]:
+        """Return where the messages of the writer ``gid`` wait; where too many wait, a stranger goes first."""
+        if gid not in self._waiting and len(self._waiting) >= WRITERS:
+            strangers = (one for one in self._waiting if not self._claim.may_succeed(one))
+            del self._waiting[next(strangers, next(iter(self._waiting)))]
+        return self._waiting.setdefault(gid, deque(maxlen=self._kept))
 
     def _may_wait(self, one: _Waiting, reason: str) -> bool:
         """Tell whether a message that is refused for ``reason`` may count later; else name the reason, and count it.

@@ -51,6 +51,22 @@ def test_the_newest_message_of_a_writer_without_a_name_waits_for_it():
     assert desk.heard == ["b"]
 
 
+def test_what_a_stranger_says_meanwhile_pushes_out_nothing_that_waits():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take("free", ONE)
+    desk.there[TWO] = "/safety_node"  # the killed one's successor
+    desk.topic.take("stopped", TWO)
+    for number in range(20):
+        stranger = bytes([number]) * 16
+        desk.there[stranger] = "/safety_node" if number == 0 else ""
+        desk.topic.take(f"stranger {number}", stranger)
+        del desk.there[stranger]
+    del desk.there[ONE]
+    desk.wait(REMEMBERED_S)
+    assert desk.heard == ["free", "stopped"]
+
+
 def test_a_writer_that_stays_without_a_name_is_refused():
     desk = Desk("/safety_node")
     desk.there = {ONE: ""}
