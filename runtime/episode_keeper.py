@@ -43,7 +43,7 @@ class EpisodeKeeper:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             save_file(dict(arrays), partial, metadata={"about": about, "crc32": _checksum(about, arrays)})
             partial.replace(self.path)
-        except OSError as error:  # a full disk must not stop the robot
+        except (OSError, SafetensorError) as error:  # a full disk must not stop the robot
             self._on_problem(f"{self.path}: the memory of this episode would not survive a restart: {error}")
 
     def restore(self, policy: Policy, episode: int, instruction: str, stamp_ns: int) -> str:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from engram.core.contracts import StatefulPolicy
 from engram.core.errors import InvalidInputError
@@ -94,6 +95,18 @@ def test_a_new_process_takes_the_weights_that_wrote_what_it_remembers_in_mid_epi
         second.step(step(8 if drives == "v0" else 11))
         assert second.policy.version == drives
     assert second.policy.count == 8
+
+
+def test_a_disk_that_takes_no_more_stops_no_policy(restart, monkeypatch):
+    runner = restart()
+    runner.step(step(0))
+
+    def full(*_, **__):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("engram.runtime.episode_keeper.save_file", full)
+    assert runner.step(step(3)) is not None
+    assert "the memory of this episode would not survive a restart: Error while" in restart.problems[-1]
 
 
 def test_within_one_process_an_episode_that_begins_again_begins_anew(restart):
