@@ -14,6 +14,7 @@ import numpy as np
 from engram.core import quaternion as quat
 from engram.core.arrays import checked
 from engram.core.contracts import Kinematics
+from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import clock_restarted
 from engram.core.types import EE_ACTION_DIM, ActionChunk, Hand, JointCommand, JointState, Pose
@@ -34,6 +35,13 @@ class ControlConfig:
     accumulate."""
     rotation_leash_rad: float = 0.4
     """The same for rotation [rad]."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not (math.isfinite(value) and value > 0.0):
+                raise InvalidInputError(f"ControlConfig.{name}: {value}, expected a number above 0")
+        if not 0.01 <= self.control_dt_s <= 1.0:
+            raise InvalidInputError(f"ControlConfig.control_dt_s: {self.control_dt_s}, expected 0.01 .. 1 s")
 
 
 def proprioception(joints: JointState, kinematics: Kinematics, robot: RobotConfig) -> np.ndarray:

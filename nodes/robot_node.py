@@ -50,6 +50,8 @@ class RobotNode(EngramNode):
             raise InvalidInputError(
                 f"hardware_joints: {len(self.names)} names, expected {len(ours)}: {', '.join(ours)}"
             )
+        if twice := [name for name in self.names if self.names.count(name) > 1]:
+            raise InvalidInputError(f"hardware_joints: {twice[0]!r} is named twice, expected one name a joint")
         self.driver: LeRobotDriver | None = None
         self.cameras: tuple[str, ...] = ()  # of the LeRobot robot
         self.joints = self.create_publisher(JointState, "joint_states", qos.SENSOR)

@@ -56,6 +56,10 @@ class SimNode(EngramNode):
         """Open the world and the topics that do not depend on it."""
         config = self.config
         self.robot = make_robot(config.robot)
+        if (simulated_s := self.section["world_config"].control_dt_s) != config.control_dt_s:
+            raise InvalidInputError(
+                f"control_dt_s: {config.control_dt_s}, but world_config.control_dt_s: {simulated_s}; expected the same"
+            )
         self.shown: dict[int, float] = {}  # stamp of the step under way -> when it was published [monotonic s]
         self.guard = CommandGuard(self.robot, config.control_dt_s)
         timing = config.lockstep, config.control_dt_s, config.retry_s, config.command_timeout_s, config.rest_period_s

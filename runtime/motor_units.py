@@ -46,6 +46,8 @@ class MotorUnits:
                 f"motors {', '.join(motors)}: {len(motors)} names for the {len(config.joint_names)} joints of "
                 f"{config.name}, {', '.join(config.joint_names)}"
             )
+        if twice := [motor for motor in motors if motors.count(motor) > 1]:
+            raise InvalidInputError(f"motors {', '.join(motors)}: {twice[0]!r} is named twice, expected one a joint")
         if gripper_open == gripper_closed or not np.isfinite((gripper_open, gripper_closed)).all():
             raise InvalidInputError(
                 f"gripper_open {gripper_open:g} and gripper_closed {gripper_closed:g}: expected what the motor "

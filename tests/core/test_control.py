@@ -15,6 +15,19 @@ def controller() -> EndEffectorController:
     )
 
 
+@pytest.mark.parametrize("name", vars(ControlConfig()))
+@pytest.mark.parametrize("value", [0.0, -0.05, float("nan"), float("inf")])
+def test_scales_and_rates_are_numbers_above_zero(name, value):
+    with pytest.raises(InvalidInputError, match=rf"ControlConfig\.{name}: "):
+        ControlConfig(**{name: value})
+
+
+def test_a_control_step_is_as_long_as_the_nodes_allow():
+    for value in (0.005, 2.0):
+        with pytest.raises(InvalidInputError, match=r"ControlConfig\.control_dt_s: .*expected 0\.01 \.\. 1 s"):
+            ControlConfig(control_dt_s=value)
+
+
 def test_one_action_moves_by_its_scale_and_maps_the_gripper():
     command = controller().command(np.array([1.0, -0.5, 0, 0, 0, 0, 0.0]), joints(0.1, 0.1, 0.1))
     np.testing.assert_allclose(command.positions, [0.15, 0.075, 0.1, 0.4])  # gripper 0 = half of 0.8

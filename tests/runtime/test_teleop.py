@@ -86,6 +86,13 @@ def leader(hand: Hand, arm: LeRobotLeader) -> LeRobotDevice:
     return LeRobotDevice(arm, GANTRY, hand.keys, speed=0.3, units=units, align_rad=0.3)
 
 
+def test_a_motor_that_is_named_for_two_joints_is_refused():
+    motors = (MOTORS[0], MOTORS[1], MOTORS[1], MOTORS[3])
+    features = [f"{motor}.pos" for motor in MOTORS]
+    with pytest.raises(InvalidInputError, match=f"{MOTORS[1]!r} is named twice, expected one a joint"):
+        MotorUnits(GANTRY, motors, features, gripper_open=100.0, gripper_closed=0.0)
+
+
 def test_a_leader_arm_takes_over_only_where_it_stands_as_the_robot_does():
     hand = Hand(moves=False)
     arm = load_teleoperator('{"type": "test_leader", "id": "x"}')
