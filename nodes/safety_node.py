@@ -15,7 +15,8 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from engram.core.control import ControlConfig
-from engram.core.errors import EngramError
+from engram.core.errors import EngramError, StoreError, StoreLockedError
+from engram.core.lock import WriterLock
 from engram.core.pipeline import CommandPipeline, Decision
 from engram.core.registry import make_kinematics, make_robot
 from engram.core.safety import SafetyConfig
@@ -65,6 +66,7 @@ class SafetyNode(EngramNode):
         executed = qos.every_step(qos.SENSOR, lockstep=self.config.lockstep)
         self.executed = self.create_publisher(ActionChunkMsg, "safety/executed", executed)
         self.stopped = self.create_publisher(Bool, "safety/stopped", qos.LATCHED)
+        self.lock = self._locked()  # last: an attempt that fails after it would keep it
 
     def start(self) -> None:
         """Listen to the robot, the policy and the human."""
@@ -85,8 +87,24 @@ class SafetyNode(EngramNode):
             self.every(0.1 * self.pipeline.control_dt_s, self.session.watch_answer, "answer")
 
     def teardown(self) -> None:
-        """Close the file of the last command."""
+        """Close the file of the last command, and leave the folder to another safety node."""
         self.last_command.close()
+        if self.lock is not None:
+            self.lock.release()
+
+    def _locked(self) -> WriterLock | None:
+        """Take the folder of the stop: another node set's safety node would release our stop with its own.
+
+        Raises:
+            StoreLockedError: another process holds it.
+        """
+        try:
+            return None if self.folder is None else WriterLock(self.folder, "safety_node.lock")
+        except StoreLockedError:
+            raise
+        except StoreError as error:  # a stop works all the same, and says that it would not survive a restart
+            self.health.problem("stop_folder", str(error))
+            return None
 
     def _now_ns(self) -> int:
         return self.get_clock().now().nanoseconds

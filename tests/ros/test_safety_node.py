@@ -30,6 +30,14 @@ RIGHT = np.array([0.4, 0, 0, 0, 0, 0, -1.0])  # 0.02 m a step along x
 STEP_NS = 100_000_000
 
 
+def test_two_safety_nodes_do_not_share_the_folder_of_the_stop(graph):
+    first = Robot(graph).process
+    second = graph.start("safety_node", robot="tests.core.gantry:GANTRY")
+    assert second.child.wait(240) == 1 and first.alive()
+    assert f"{graph.stop_folder}: already being written by process {first.child.pid}" in second.output()
+    graph.processes.remove(second)
+
+
 class Robot:
     """Plays simulation and policy towards the safety node, one control step at a time."""
 
@@ -215,7 +223,7 @@ def test_a_person_without_ros_tools_stops_and_releases_by_the_command_line(graph
     graph.wait(lambda: stopped and stopped[-1].data, 60, "the stop")
     assert cli.main(["release", *domain, "--timeout-s", "60"]) == 0
     graph.wait(lambda: not stopped[-1].data, 60, "the release")
-    assert cli.main(["stop", *domain, "--namespace", "nobody", "--timeout-s", "2"]) == 2  # no safety node answers there
+    assert cli.main(["stop", *domain, "--namespace", "nobody", "--timeout-s", "2"]) == 1  # no safety node answers there
     assert "safety/stop" in capsys.readouterr().err
 
 
