@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,8 @@ from engram.viewer.values import Answer, PageActions
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.srv import GetGraph, MemoryQuery
 
+UNANSWERED_S = 2.0
+"""Who waits for a service longer is told so [s]; a stop is then asked for again."""
 EVIDENCE_SHOWN = 3
 STOPS_SHOWN = 5
 
@@ -43,6 +46,7 @@ class VisitorRequests:
     ) -> None:
         self._task_for = task_for
         self._jobs: deque[Callable[[], None]] = deque()
+        self._asked: deque[tuple[float, Client, str, Future]] = deque()  # when it is overdue; the oldest first
         self._stop: Client = node.create_client(Trigger, "safety/stop")
         self._release: Client = node.create_client(Trigger, "safety/reset")
         self._memory: Client = node.create_client(MemoryQuery, "memory/query")
@@ -68,6 +72,14 @@ class VisitorRequests:
         """Carry out what was asked for since the last call; in the node's thread."""
         while self._jobs:
             self._jobs.popleft()()
+        while self._asked and (self._asked[0][3].done() or self._asked[0][0] < time.monotonic()):
+            _, client, what, answer = self._asked.popleft()
+            if not answer.done():
+                client.remove_pending_request(answer)
+                told = f"{what}: no answer for {UNANSWERED_S:g} s! Do not rely on it: use the robot's own stop."
+                self.page.reply(told)
+                if client is self._stop:
+                    self._trigger(client, what)
 
     def close(self) -> None:
         """Take no more requests."""
@@ -85,7 +97,9 @@ class VisitorRequests:
             answer = done.result()
             self.page.reply(f"{what}: {answer.message if answer else 'no answer'}")
 
-        client.call_async(Trigger.Request()).add_done_callback(reply)
+        asked = client.call_async(Trigger.Request())
+        self._asked.append((time.monotonic() + UNANSWERED_S, client, what, asked))
+        asked.add_done_callback(reply)
 
     # -- instructions ----------------------------------------------------------------------------------------------
 

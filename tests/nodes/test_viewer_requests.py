@@ -1,0 +1,76 @@
+"""What the page is told of services that do not answer, against a node that nobody spins."""
+
+import os
+import time
+
+import pytest
+import rclpy
+from rclpy.executors import SingleThreadedExecutor
+from std_srvs.srv import Trigger
+
+from engram.nodes import viewer_requests
+from engram.nodes.viewer_requests import VisitorRequests
+
+pytestmark = pytest.mark.ros
+
+
+class Page:
+    def __init__(self):
+        self.replies = []
+
+    def reply(self, text):
+        self.replies.append(text)
+
+
+@pytest.fixture
+def nodes():
+    context = rclpy.Context()
+    rclpy.init(context=context, domain_id=int(os.environ["ROS_DOMAIN_ID"]))
+    made = [rclpy.create_node(name, context=context) for name in ("page", "hangs")]
+    yield made
+    for node in made:
+        for waitable in list(node.waitables):  # action clients, which would keep the participant alive
+            waitable.destroy()
+        node.destroy_node()
+    rclpy.try_shutdown(context=context)
+
+
+def test_a_stop_that_is_not_answered_is_told_and_asked_for_again(nodes, monkeypatch):
+    monkeypatch.setattr(viewer_requests, "UNANSWERED_S", 0.3)
+    node, hanging = nodes
+    heard = []
+
+    def answer(name, response):
+        heard.append(name)
+        response.message = "was heard"
+        return response
+
+    for name in ("safety/stop", "safety/reset"):
+        hanging.create_service(Trigger, name, lambda _, response, name=name: answer(name, response))
+    requests = VisitorRequests(node, lambda words: words, lambda _: None)
+    requests.page = page = Page()
+    executor, other = (SingleThreadedExecutor(context=node.context) for _ in range(2))
+    executor.add_node(node)
+    other.add_node(hanging)
+
+    def until(condition, *spun):
+        end = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < end, page.replies
+            for one in spun:
+                one.spin_once(0.02)
+            requests.carry_out()
+
+    until(lambda: all(c.service_is_ready() for c in (requests._stop, requests._release)), executor)
+    requests.actions.release()
+    requests.actions.stop()
+    until(lambda: len(page.replies) >= 4, executor)
+    told = "no answer for 0.3 s! Do not rely on it: use the robot's own stop."
+    assert page.replies[0] == f"release: {told}"
+    assert set(page.replies[1:]) == {f"stop: {told}"}
+    until(lambda: page.replies[-1] == "stop: was heard", executor, other)
+    assert heard.count("safety/reset") == 1 and heard.count("safety/stop") > 1
+    seen = list(page.replies)
+    time.sleep(0.4)
+    requests.carry_out()
+    assert page.replies == seen  # what was answered is not overdue
