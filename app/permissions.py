@@ -32,19 +32,21 @@ NODES = {
     "far_link": "far_link_node",
     "lifecycle_manager": "lifecycle_manager",
     "operator": "engram_demo",
+    "teleoperation": "teleoperation",
 }
-"""Name in the tables -> node. The operator is the node of `engram do`, `stop`, `promote`, `demo` and their like."""
+"""Name in the tables -> node. The operator is the node of `engram do`, `stop`, `promote`, `demo` and their like,
+teleoperation that of `engram teleop`."""
 EVERY = ("all", "every node")
-OTHERS = ("drivers", "RViz", "yours", "teleoperation", "detectors of others", "ros2_control")
+OTHERS = ("drivers", "RViz", "yours", "detectors of others", "ros2_control")
 """Whom else the tables name."""
-MANAGED = tuple(node for name, node in NODES.items() if name not in ("lifecycle_manager", "operator"))
+MANAGED = tuple(node for name, node in NODES.items() if name not in ("lifecycle_manager", "operator", "teleoperation"))
 CALLERS: dict[str, tuple[str, ...]] = {
     "sim/reset": ("policy", "operator"),
     "execute_task": ("viewer", "operator"),
     "execute_task/cancel": ("viewer", "operator"),
-    "execute_task/succeeded": ("viewer", "operator"),
-    "execute_task/failed": ("viewer", "operator"),
-    "safety/stop": ("viewer", "operator"),
+    "execute_task/succeeded": ("viewer", "operator", "teleoperation"),
+    "execute_task/failed": ("viewer", "operator", "teleoperation"),
+    "safety/stop": ("viewer", "operator", "teleoperation"),
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),
     "memory/get_graph": ("safety", "viewer"),
@@ -62,6 +64,8 @@ OF_LEARNER = ("experience", "experience/ack", "policy/candidate", "policy/gate",
 """Topics of a learner and its gate: where a robot has none, they are another robot's."""
 CHOOSES_POLICY = ("viewer", "operator")
 OPERATOR_HEARS = ("command",)
+GREETED = {"operator": ("sim_node", "policy_node"), "teleoperation": ("safety_node",)}
+"""Whose parameters somebody from outside reads, for one to see that the other has discovered it."""
 
 
 @dataclass
@@ -112,6 +116,8 @@ def _add_common(found: dict[str, Permissions], prefix: str) -> None:
         manager.request |= {f"{prefix}/{node}/{service}" for service in ("change_state", "get_state")}
     operator = found[NODES["operator"]]
     operator.subscribe |= {"/diagnostics", *(f"{prefix}/{topic}" for topic in OPERATOR_HEARS)}
+    for name, greeted in GREETED.items():
+        found[NODES[name]].request |= {f"{prefix}/{node}/get_parameters" for node in greeted}
     for name in CHOOSES_POLICY:
         found[NODES[name]].request.add(f"{prefix}/{NODES['policy']}/set_parameters_atomically")
 

@@ -7,6 +7,8 @@ import pytest
 from engram.app.launch_graph import find_launch_file, load_graph
 from engram.app.permissions import NODES, permissions
 from engram.core.ports import free_port
+from engram.nodes.loop_client import LoopClient
+from engram.nodes.teleop_client import TeleopClient
 from tests.runtime.lerobotgantry import MOTORS
 
 GANTRY = "tests.core.gantry:GANTRY"
@@ -63,12 +65,17 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
         "robot_node", driver="lerobot", lerobot="tests.runtime.lerobotgantry:LeRobotGantry", robot=GANTRY,
         hardware_joints=list(MOTORS), unit="rad", gripper_closed=100.0,
     )  # fmt: skip
-    names = [name for name in NODES.values() if name not in ("lifecycle_manager", "engram_demo", "far_link_node")]
+    outside = LoopClient(domain=graph.domain, count_commands=True), TeleopClient("person", domain=graph.domain)
+    of_outside = [client.node.get_name() for client in outside]
+    names = [name for name in NODES.values() if name not in ("lifecycle_manager", "far_link_node", *of_outside)]
     graph.active(*names)
     end = time.monotonic() + 3.0  # what a node has beside its lifecycle comes with it; the graph may lag behind
     while time.monotonic() < end:
         graph.spin(0.5)
-    problems = [problem for name in [*names, "lifecycle_manager"] for problem in compare(graph.node, name)]
+    named = [*names, "lifecycle_manager", *of_outside]
+    problems = [problem for name in named for problem in compare(graph.node, name)]
+    for client in outside:
+        client.close()
     assert not problems, "\n".join(problems)
 
 
