@@ -13,6 +13,7 @@ from typing import Any, TextIO, get_type_hints
 
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.notices import hush_datasets
+from engram.runtime.episode_report import LoopError
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one subcommand and return its exit code: 0 done, 1 it failed, 2 it was asked wrongly, 130 Ctrl-C.
+    """Run one subcommand and return its exit code.
+
+    0 done; 1 it was tried and failed, or nobody answered; 2 it cannot be done as it was asked for; 130 Ctrl-C.
 
     141, as a shell tells of SIGPIPE, when whoever reads its output (``engram ... | head``) has read enough.
     """
@@ -142,7 +145,7 @@ def _command(words: list[str]) -> int:
         return _run(name, words[1:])
     except EngramError as error:
         print(f"engram: {error}" if name not in COMMANDS else f"engram {name}: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, LoopError) else 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -30,7 +30,7 @@ class StopConfig:
     namespace: str = ""
     """Namespace of its nodes."""
     timeout_s: float = 10.0
-    """Longest wait for the safety node's answer [s]."""
+    """Longest wait for the node's answer [s]."""
 
 
 @dataclass(frozen=True)

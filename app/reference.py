@@ -24,9 +24,9 @@ LAUNCH_FILES = ("sim", "robot", "far")
 HEAD = """# Command line
 
 Written by `python -m engram.app.reference`; a test compares it with the code. `engram <command> --help` shows the same.
-Exit codes: 0 done, 1 the command failed, 2 it was asked wrongly, 130 Ctrl-C. Ctrl-C is the usual end of `engram up` and
-of `engram demo` with its page: both then give 0 unless a node failed. An unknown command, option, task, launch argument
-or parameter is an error that names the valid ones.
+Exit codes: 0 done; 1 it was tried and failed, or nobody answered; 2 it cannot be done as it was asked for; 130 Ctrl-C.
+Ctrl-C is the usual end of `engram up` and of `engram demo` with its page: both then give 0 unless a node failed. An
+unknown command, option, task, launch argument or parameter is an error that names the valid ones.
 """
 
 

@@ -106,8 +106,9 @@ class Outsider:
     def trigger(self, service: str, timeout_s: float) -> tuple[bool, str]:
         """Call a Trigger ``service`` until it answers, and return whether it succeeded and what it said."""
         client: Client = self.node.create_client(Trigger, service)
+        end = time.monotonic() + timeout_s
         self.wait_for(client.service_is_ready, timeout_s, f"service {service}")
-        answer = self._ask(client, Trigger.Request(), timeout_s, service)
+        answer = self._ask(client, Trigger.Request(), end - time.monotonic(), service)
         self.node.destroy_client(client)
         return answer.success, answer.message
 

@@ -19,7 +19,8 @@ class NodeConfig:
     diagnostics_period_s: float = param(1.0, 0.1, 60.0)
     """Time between two diagnostics [s], wall clock."""
     trace_file: str = ""
-    """File for stage times as JSON lines, written at exit; empty: none."""
+    """File for what sim, memory, perception, policy and safety node did with each stamp, and when, as JSON lines; it is
+    written at exit. Empty: none."""
     executor: str = param("kept", choices=("kept", "rclpy"))
     """What calls the node's callbacks: kept, which keeps rclpy's wait set between waits, or rclpy's own
     SingleThreadedExecutor."""
