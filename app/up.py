@@ -25,6 +25,7 @@ from typing import Annotated, Literal, TextIO
 import tyro
 
 from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
+from engram.app.line_writer import LineWriter
 from engram.app.process import Process, check_domain, node_command
 from engram.app.shared_memory import remove_dead_files
 from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
@@ -189,7 +190,8 @@ class Supervisor:
 class LineSink:
     """Merges the lines of all nodes onto one stream, each with its node's name, and into one file a node.
 
-    When the stream breaks (``engram up | head``), the files and the last lines go on: nodes must not wait for a reader.
+    When nobody reads the stream, or it breaks (``engram up | head``), the files and the last lines go on: nodes and
+    their supervisor must not wait for a reader.
     """
 
     COLORS = (36, 32, 33, 35, 34, 96, 92, 93, 95, 94)
@@ -197,7 +199,8 @@ class LineSink:
     TAIL = 200
 
     def __init__(self, stream: TextIO | None, log_dir: Path | None = None) -> None:
-        self._stream = stream
+        self._writer = None if stream is None else LineWriter(stream, self._left_out)
+        self._colored = stream is not None and stream.isatty()
         self._lock = threading.RLock()  # a signal handler may end what prints a line just now
         self._tails: dict[str, deque[str]] = {}
         self._files: dict[str, TextIO] = {}
@@ -213,8 +216,8 @@ class LineSink:
             self._tails[name].append(line)
             if name in self._files:
                 self._keep(name, line)
-            if self._stream is not None:
-                self._show(f"{self._prefix(name)} {line}", self._stream)
+            if self._writer is not None:
+                self._writer.put(f"{self._prefix(name)} {line}")
 
     def _keep(self, name: str, line: str) -> None:
         try:
@@ -223,17 +226,13 @@ class LineSink:
             del self._files[name]
             self(name, f"this log goes no further: {error}")
 
-    def _show(self, line: str, stream: TextIO) -> None:
-        try:
-            print(line, file=stream, flush=True)
-        except OSError:
-            self._stream = None
-        except ValueError:  # a character that the terminal cannot show
-            print(line.encode("ascii", "replace").decode(), file=stream, flush=True)
+    def _left_out(self, count: int) -> str:
+        kept = f"; {self.log_dir} has them" if self.log_dir is not None else ""
+        return f"{'[engram up]':{self.WIDTH}} {count} lines are left out here: nobody read them{kept}"
 
     def _prefix(self, name: str) -> str:
         prefix = f"[{name}]".ljust(self.WIDTH)
-        if self._stream is None or not self._stream.isatty():
+        if not self._colored:
             return prefix
         color = self.COLORS[list(self._tails).index(name) % len(self.COLORS)]
         return f"\x1b[{color}m{prefix}\x1b[0m"
@@ -249,7 +248,9 @@ class LineSink:
         return errors[-1] if errors else ""
 
     def close(self) -> None:
-        """Close the log files."""
+        """Write the lines that wait for the stream, unless nobody reads it, and close the log files."""
+        if self._writer is not None:
+            self._writer.close()
         with self._lock:
             for file in self._files.values():
                 file.close()
@@ -336,10 +337,12 @@ def up(config: UpConfig) -> int:
         return 0
     check_learner_of(graph.values)
     sink = LineSink(sys.stdout, config.log_dir)
-    supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
-    end_on_signals(supervisor)
-    code = supervisor.run()
-    for name, exit_code in supervisor.failures.items():
-        sink("engram up", f"{name} failed, exit code {exit_code}{sink.error(name)}")
-    sink.close()
+    try:
+        supervisor = Supervisor(graph, environment, sink, config=config.supervisor)
+        end_on_signals(supervisor)
+        code = supervisor.run()
+        for name, exit_code in supervisor.failures.items():
+            sink("engram up", f"{name} failed, exit code {exit_code}{sink.error(name)}")
+    finally:
+        sink.close()
     return code

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
-from engram.app import cli
+from engram.app import cli, line_writer
 from engram.app.launch_graph import LaunchGraph, NodeSpec
 from engram.app.process import Process, node_command
 from engram.app.up import LineSink, Supervisor, SupervisorConfig, child_environment
@@ -47,6 +49,12 @@ def supervise(*nodes: NodeSpec, **config: float) -> tuple[Supervisor, io.StringI
     return supervisor, out
 
 
+def shown(supervisor: Supervisor, out: io.StringIO) -> str:
+    """All that was written: another thread writes it."""
+    supervisor.sink.close()  # type: ignore[attr-defined]
+    return out.getvalue()
+
+
 def wait(supervisor: Supervisor, condition: Callable[[], bool], seconds: float = 100.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -59,7 +67,7 @@ def test_lines_carry_the_name_and_the_environment_of_the_graph() -> None:
     code = "import os; print(os.environ['FROM_GRAPH'], os.environ['OMP_NUM_THREADS'])"
     supervisor, out = supervise(script(code), script("print('b' * 3)", "b"))
     assert supervisor.run() == 0
-    assert f"{'[a]':20} yes 1\n" in out.getvalue()
+    assert f"{'[a]':20} yes 1\n" in shown(supervisor, out)
     assert f"{'[b]':20} bbb\n" in out.getvalue()
 
 
@@ -70,10 +78,10 @@ def test_a_node_is_restarted_as_often_as_configured_and_then_reported() -> None:
     assert supervisor.children["a"].starts == 3
     assert supervisor.restarts == 2
     assert supervisor.alive == ("b",)  # the others go on
-    assert "ended, exit code 7 after 2 restarts within 300 s; it stays down" in out.getvalue()
     supervisor.end()
     assert supervisor.run() == 1
     assert supervisor.failures == {"a": 7}
+    assert "ended, exit code 7 after 2 restarts within 300 s; it stays down" in shown(supervisor, out)
 
 
 def test_only_the_restarts_of_the_last_while_count() -> None:
@@ -92,7 +100,7 @@ def test_a_node_that_is_misconfigured_is_not_started_again_and_ends_everything()
     assert supervisor.run() == 1
     assert supervisor.children["a"].starts == 1
     assert supervisor.failures == {"a": 2}
-    assert "cannot work as it is configured" in out.getvalue()
+    assert "cannot work as it is configured" in shown(supervisor, out)
     assert supervisor.sink.error("a") == ": no such thing"  # type: ignore[attr-defined]
 
 
@@ -130,7 +138,7 @@ def test_without_respawn_an_error_is_final_and_an_end_is_not() -> None:
 def test_the_end_of_a_required_node_ends_everything() -> None:
     supervisor, out = supervise(script("raise SystemExit(1)", required=True), script(SLEEP, "b"))
     assert supervisor.run() == 1
-    assert "is required: ending everything" in out.getvalue()
+    assert "is required: ending everything" in shown(supervisor, out)
     assert supervisor.failures == {"a": 1}
 
 
@@ -140,7 +148,7 @@ def test_a_node_that_does_not_end_gets_stronger_signals(code: str, strongest: st
     wait(supervisor, lambda: "up" in out.getvalue())
     supervisor.end()
     assert supervisor.run() == (0 if strongest == "SIGTERM" else 1)
-    assert f"has not ended; sending {strongest}" in out.getvalue()
+    assert f"has not ended; sending {strongest}" in shown(supervisor, out)
 
 
 def test_a_second_end_does_not_wait() -> None:
@@ -161,10 +169,12 @@ raise SystemExit(up.up(up.UpConfig(file=sys.argv[1])))
 """
 
 
-def start_up(folder: Path) -> subprocess.Popen[str]:
-    """``engram up`` as a process of its own on a file with two sleeping nodes."""
+TELL_PID = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
+
+
+def start_up(folder: Path, code: str = TELL_PID) -> subprocess.Popen[str]:
+    """``engram up`` as a process of its own on a file with two nodes that run ``code``; it sleeps by default."""
     path = folder / "two.launch.yaml"
-    code = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
     nodes = "".join(f"- node: {{pkg: test, exec: {code!r}, name: {name}}}\n" for name in "ab")
     path.write_text("launch:\n" + nodes.replace("'", '"', 0))
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(UP), str(path)], stdout=subprocess.PIPE, text=True)
@@ -257,6 +267,111 @@ def test_a_node_does_not_wait_for_a_reader_that_left(tmp_path: Path) -> None:
     assert process.poll() == 0
     assert (tmp_path / "a.log").read_text() == ("x" * 100 + "\n") * 2000
     assert sink.tail("a", 1) == ["x" * 100]
+
+
+@contextlib.contextmanager
+def unread_console() -> Iterator[tuple[TextIO, int]]:
+    """A console that nobody reads, filled up, and the end at which it may be read; non-blocking."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"." * 4096)
+    os.set_blocking(writer, True)
+    console = os.fdopen(writer, "w")
+    try:
+        yield console, reader
+    finally:
+        os.close(reader)  # it ends who hangs in a write
+        with contextlib.suppress(BrokenPipeError):
+            console.close()
+
+
+def read_to_the_end(reader: int, found: list[str]) -> None:
+    """Read all that comes into ``found``, without the dots that filled the console before."""
+    with open(reader, closefd=False) as stream:
+        found.extend(line.lstrip(".").rstrip("\n") for line in stream)
+
+
+def test_neither_nodes_nor_their_supervisor_wait_for_a_console_that_nobody_reads(tmp_path: Path) -> None:
+    """``engram up | less``, or Ctrl-S: a node that waited for it would not brake."""
+    chatty = script("for i in range(2000): print('x' * 100)")
+    node = script("raise SystemExit(7)", "b", respawn=True, respawn_delay_s=0.02, respawn_max_retries=3)
+    with unread_console() as (console, _):
+        sink = LineSink(console, tmp_path)
+        supervisor = Supervisor(
+            graph(chatty, node), child_environment(None, None), sink,
+            command=lambda spec, folder: [sys.executable, "-c", spec.executable],
+        )  # fmt: skip
+        watch = threading.Thread(target=supervisor.run, daemon=True)
+        watch.start()
+        watch.join(100)
+        assert not watch.is_alive(), "the supervisor waits for the console"
+        assert supervisor.children["a"].exit_code == 0 and supervisor.restarts == 3
+        closing = threading.Thread(target=sink.close, daemon=True)
+        closing.start()
+        closing.join(100)
+        assert not closing.is_alive(), "the end waits for the console"
+    lines = (tmp_path / "a.log").read_text().splitlines()
+    assert lines.count("x" * 100) == 2000
+
+
+def test_a_console_that_is_read_again_shows_the_newest_lines_in_order_and_how_many_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(line_writer, "QUEUED_MAX", 10_000)
+    found: list[str] = []
+    with unread_console() as (console, reader):
+        sink = LineSink(console)
+        talk = threading.Thread(target=lambda: [sink("a", str(number)) for number in range(5000)], daemon=True)
+        talk.start()
+        talk.join(100)
+        assert not talk.is_alive(), "who says something waits for the console"
+        reading = threading.Thread(target=read_to_the_end, args=(reader, found))
+        reading.start()
+        sink.close()
+        console.close()
+        reading.join(100)
+    shown_next, left_out = 0, 0
+    for line in found:
+        if "nobody read them" in line:
+            left_out += int(line.removeprefix("[engram up]").split()[0])
+        else:
+            assert int(line.split()[-1]) == shown_next + left_out
+            shown_next += 1
+    assert left_out > 3000 and shown_next + left_out == 5000
+
+
+def test_a_console_that_is_read_late_shows_every_line_of_a_short_command() -> None:
+    found: list[str] = []
+    with unread_console() as (console, reader):
+        sink = LineSink(console)
+        process = Process(
+            [sys.executable, "-c", "for i in range(5000): print(i, 'x' * 90)"], os.environ, partial(sink, "a")
+        )
+        wait_gone([process.pid])
+        process.close()
+        reading = threading.Thread(target=read_to_the_end, args=(reader, found))
+        reading.start()
+        sink.close()
+        console.close()
+        reading.join(100)
+    assert [int(line.split()[1]) for line in found] == [*range(5000)]
+
+
+def test_the_command_ends_while_nobody_reads_what_it_printed(tmp_path: Path) -> None:
+    up = tmp_path / "up"
+    code = f"import time; [print('x' * 100) for _ in range(5000)]; open('{up}', 'w').close(); time.sleep(600)"
+    running = start_up(tmp_path, code)
+    try:
+        end = time.monotonic() + 100
+        while not up.exists():
+            assert time.monotonic() < end, "the nodes wait for the console"
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(100) == 0
+    finally:
+        running.kill()
 
 
 def test_unknown_executables_and_domains_are_refused() -> None:
