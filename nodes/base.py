@@ -21,7 +21,7 @@ from engram.core.errors import EngramError, InvalidInputError, UnknownNameError,
 from engram.nodes import messages, qos
 from engram.nodes.params import check_unknown, declare, keep_clock
 from engram.runtime.bounds import check_sizes
-from engram.runtime.health import DROPS, ERROR, TOPIC, Health
+from engram.runtime.health import DROPS, ERROR, TOPIC, Health, sendable
 from engram.runtime.parameters import NodeConfig
 from engram.runtime.worker import Worker
 from engram_interfaces.msg import Experience
@@ -102,10 +102,11 @@ class EngramNode(LifecycleNode):
             return
         if isinstance(error, EngramError):
             self.health.problem(key, str(error))
-            self.get_logger().warning(f"{key}: {error}", throttle_duration_sec=5.0)
+            self.get_logger().warning(sendable(f"{key}: {error}"), throttle_duration_sec=5.0)
         else:
             self.health.problem(key, f"{type(error).__name__}: {error}", ERROR)
-            self.get_logger().error(f"{key}: {''.join(traceback.format_exception(error))}", throttle_duration_sec=5.0)
+            told = f"{key}: {''.join(traceback.format_exception(error))}"
+            self.get_logger().error(sendable(told), throttle_duration_sec=5.0)
 
     def subscribe(self, msg_type: type, topic: str, callback: Callable[..., None], profile: QoSProfile) -> None:
         """Subscribe for as long as the node is active; too large messages and those from the future are refused."""

@@ -16,7 +16,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Bool
 
-from engram.core.errors import EngramError
 from engram.core.ports import require_free_port
 from engram.core.registry import make_robot
 from engram.nodes import messages, qos
@@ -172,7 +171,7 @@ class ViewerNode(EngramNode):
         for show in (self._show_joints, *cameras, self.graph.refresh, self._show_reports):
             try:
                 show()
-            except EngramError as error:
+            except Exception as error:
                 self.report("page", error)
 
     def _show_joints(self) -> None:

@@ -58,6 +58,11 @@ def drops_by_queue(conditions: Mapping[str, Condition]) -> dict[str, int]:
     return found
 
 
+def sendable(text: str) -> str:
+    """Return ``text`` without halves of surrogate pairs, as JSON and file names may have them: ROS sends none."""
+    return text.encode("utf-8", "replace").decode()
+
+
 class Health:
     """Counters, latency percentiles and current problems of one node."""
 
@@ -80,7 +85,7 @@ class Health:
         """Show a fact, such as a version, in the diagnostics; an empty ``text`` takes it away."""
         with self._lock:
             if text:
-                self._notes[key] = text
+                self._notes[key] = sendable(text)
             else:
                 self._notes.pop(key, None)
 
@@ -89,6 +94,7 @@ class Health:
 
         A text may repeat what a stranger sent: it is cut after ``LONGEST_TEXT`` characters.
         """
+        text = sendable(text)
         if len(text) > LONGEST_TEXT:
             text = f"{text[:LONGEST_TEXT]} ..."
         until = float("inf") if lasting else time.monotonic() + PROBLEM_TTL_S

@@ -10,6 +10,7 @@ import viser
 
 from engram.core.words import WORDS_MAX
 from engram.viewer.by_hand import ByHand
+from engram.viewer.encodable import choices
 from engram.viewer.markup import paragraph
 from engram.viewer.running_goal import RunningGoal
 from engram.viewer.values import PageActions
@@ -91,7 +92,7 @@ class DriveTab:
 
     def show_examples(self, instructions: Sequence[str]) -> None:
         """Offer the instructions that the running tasks understand."""
-        wanted = (NO_EXAMPLE, *instructions)
+        wanted = choices((NO_EXAMPLE, *instructions))
         if wanted != self._examples.options:
             self._examples.options = wanted
             self._examples.visible = len(wanted) > 1

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import viser
 
+from engram.viewer.encodable import choices, encodable
 from engram.viewer.markup import LEVEL_COLORS, chip, heading, paragraph, shortened, table, text_table
 from engram.viewer.values import LEVELS, NodeState
 
@@ -52,9 +53,9 @@ class NodesTab:
 
     def show(self, states: Sequence[NodeState]) -> None:
         """Show the condition of every node."""
-        self._states = {state.name: state for state in states}
+        self._states = {encodable(state.name): state for state in states}
         self._list.content = nodes_html(states)
-        offered = (NO_NODE, *sorted(self._states))
+        offered = choices((NO_NODE, *sorted(self._states)))
         if offered != self._choice.options:
             self._choice.options = offered
         self._show_values()

@@ -20,6 +20,7 @@ from engram.viewer.banner import Banner
 from engram.viewer.branding import TITLE, brand
 from engram.viewer.cameras_panel import CamerasPanel
 from engram.viewer.drive_controls import DriveTab, SafetyControls
+from engram.viewer.encodable import guard_messages
 from engram.viewer.learning_tabs import LearningTabs
 from engram.viewer.memory_tab import MemoryTab
 from engram.viewer.nodes_tab import NodesTab
@@ -45,6 +46,7 @@ class ViewerPage:
     ) -> None:
         if (owner := port_owner(port)) and is_loopback(host):
             raise PortInUseError(f"port {port} is in use by {owner}; choose another")
+        guard_messages()
         # viser asks nobody for an origin: a script that tries all ports of this machine must not find it
         self.server = viser.ViserServer(host=hidden_loopback(), port=0, label=TITLE, verbose=False)
         # what viser would do for every visitor: a link over a machine of others, past the gate

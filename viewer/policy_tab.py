@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import viser
 
 from engram.runtime.policy_notes import CORRECTED_BY, MISTAKEN
+from engram.viewer.encodable import choices
 from engram.viewer.markup import heading, paragraph, text_table
 from engram.viewer.values import Outcome, PageActions, PolicyState
 
@@ -60,7 +61,7 @@ class PolicyTab:
     def show(self, policy: PolicyState, outcomes: Sequence[Outcome]) -> None:
         """Show what drives and what else there is."""
         self._html.content = policy_html(policy, outcomes)
-        offered = (NO_CHOICE, *policy.available)
+        offered = choices((NO_CHOICE, *policy.available))
         if offered != self._choice.options:
             self._choice.options = offered
             self._choice.visible = self._apply.visible = len(offered) > 1

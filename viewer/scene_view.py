@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -10,7 +12,7 @@ import viser
 
 from engram.core.robot import RobotConfig
 from engram.core.types import JointState, SceneNode
-from engram.viewer.markup import duration
+from engram.viewer.markup import duration, shortened
 from engram.viewer.robot_shapes import RobotShapes
 from engram.viewer.values import Graph
 
@@ -19,6 +21,9 @@ TABLE_SIZE_M = (0.9, 1.2)
 TABLE_CENTRE_M = (0.45, 0.0)
 RELATION_COLORS = {"on": (34, 139, 230), "in": (112, 72, 232), "held_by": (230, 119, 0), "near": (173, 181, 189)}
 SMALLEST_M = 0.005
+LABEL_SHOWN = 100
+"""Characters of a label that stand in the scene."""
+USUAL_ID = re.compile(r"[\w.-]{1,64}(/[\w.-]{1,64})?", re.ASCII)
 ABSENT_OPACITY = 0.12
 HIGHLIGHT_COLOR = (255, 146, 43)
 VIEW_FROM_M = np.array([0.55, -0.55, 0.45])
@@ -27,12 +32,26 @@ CUBE_EDGES = np.array([(a, b) for a in range(8) for b in range(8) if a < b and (
 CUBE_CORNERS = np.array([[(i >> k & 1) - 0.5 for k in range(3)] for i in range(8)])
 
 
+def place_in_scene(node_id: str) -> str:
+    """Return the id of a node as a name in viser's scene, where every "/" makes a frame of its own.
+
+    A digest stands for an unusual id: 30,000 frames in each other would end the page.
+
+    >>> place_in_scene("object/1"), place_in_scene("a/" * 30000)[:8]
+    ('object/1', '0d764750')
+    """
+    if USUAL_ID.fullmatch(node_id):
+        return node_id
+    return hashlib.sha256(node_id.encode(errors="surrogatepass")).hexdigest()
+
+
 def caption(node: SceneNode, now_ns: int) -> str:
     """Return what stands above an object: its label, and what is not as one sees it."""
     ago = f", last seen {duration(max(0, now_ns - node.last_seen_ns) / 1e9)} ago" if node.last_seen_ns else ""
-    if node.state == "absent":
-        return f"{node.label}: believed gone{ago}"
-    return node.label if node.state == "visible" else f"{node.label}: {node.state}{ago}"
+    label, state = shortened(node.label, LABEL_SHOWN), shortened(node.state, LABEL_SHOWN)
+    if state == "absent":
+        return f"{label}: believed gone{ago}"
+    return label if state == "visible" else f"{label}: {state}{ago}"
 
 
 def opacity(node: SceneNode) -> float:
@@ -119,12 +138,12 @@ class SceneView:
         size = tuple(float(max(s, SMALLEST_M)) for s in node.size)
         color = tuple(int(255 * c) for c in np.clip(node.color, 0, 1))
         box = self._scene.add_box(
-            f"/memory/{node.id}", color=color, dimensions=size, opacity=opacity(node),  # type: ignore[arg-type]
+            f"/memory/{place_in_scene(node.id)}", color=color, dimensions=size, opacity=opacity(node),  # type: ignore[arg-type]
             position=node.pose.position, wxyz=node.pose.quaternion,
         )  # fmt: skip
         box.on_click(partial(self._clicked, node.id))
         label = self._scene.add_label(
-            f"/memory_labels/{node.id}", caption(node, now_ns), anchor="bottom-center",
+            f"/memory_labels/{place_in_scene(node.id)}", caption(node, now_ns), anchor="bottom-center",
             position=node.pose.position + np.array([0.0, 0.0, size[2] / 2 + 0.02]),
         )  # fmt: skip
         self._drawn += [box, label]
@@ -135,23 +154,27 @@ class SceneView:
     def _add_room(self, node: SceneNode) -> None:
         size = np.maximum(node.size, SMALLEST_M)
         frame = self._scene.add_line_segments(
-            f"/rooms/{node.id}", box_edges(size), (148, 158, 168), thickness=1.5, thickness_units="screen",
-            position=node.pose.position, wxyz=node.pose.quaternion,
+            f"/rooms/{place_in_scene(node.id)}", box_edges(size), (148, 158, 168),
+            thickness=1.5, thickness_units="screen", position=node.pose.position, wxyz=node.pose.quaternion,
         )  # fmt: skip
         corner = node.pose.position + size * (-0.5, 0.5, 0.5)
-        name = self._scene.add_label(f"/rooms_labels/{node.id}", node.label, position=corner, font_screen_scale=0.8)
+        name = self._scene.add_label(
+            f"/rooms_labels/{place_in_scene(node.id)}", shortened(node.label, LABEL_SHOWN),
+            position=corner, font_screen_scale=0.8,
+        )  # fmt: skip
         self._drawn += [frame, name]
 
     def _add_agent(self, node: SceneNode) -> None:
         if node.belief <= 0:  # its place is not known
             return
         frame = self._scene.add_frame(
-            f"/agents/{node.id}", axes_length=0.15, axes_radius=0.006,
+            f"/agents/{place_in_scene(node.id)}", axes_length=0.15, axes_radius=0.006,
             position=node.pose.position, wxyz=node.pose.quaternion,
         )  # fmt: skip
         label = self._scene.add_label(
-            f"/agents_labels/{node.id}", node.label, position=node.pose.position, font_screen_scale=0.8
-        )
+            f"/agents_labels/{place_in_scene(node.id)}", shortened(node.label, LABEL_SHOWN),
+            position=node.pose.position, font_screen_scale=0.8,
+        )  # fmt: skip
         self._drawn += [frame, label]
 
     def _add_relations(self, graph: Graph) -> None:

@@ -115,8 +115,9 @@ def _metrics(text: str) -> dict:
         raise InvalidInputError(f"PolicyManifest.metrics_json: {len(text)} characters, at most {JSON_MAX} are read")
     try:
         value = json.loads(text or "{}")
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise InvalidInputError(f"PolicyManifest.metrics_json: not JSON: {error}") from None
+        json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text: nothing could pass it on
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"PolicyManifest.metrics_json: not JSON in Unicode: {error}") from None
     if not isinstance(value, dict):
         raise InvalidInputError(f"PolicyManifest.metrics_json: a {type(value).__name__}, expected an object")
     return value

@@ -156,7 +156,7 @@ def _embodiment(text: str) -> Embodiment | None:
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InvalidInputError(f"SceneNode.embodiment: {error!r}, expected the JSON of a robot's profile") from None
     if not body.kind or not all(isinstance(one, str) for one in (body.kind, *body.sensors)):
-        raise InvalidInputError(f"SceneNode.embodiment: kind {body.kind!r}, sensors {body.sensors!r}, expected texts")
+        raise InvalidInputError(f"SceneNode.embodiment: kind {str(body.kind)[:40]!r} or a sensor is no text")
     return body
 
 

@@ -57,6 +57,16 @@ def test_a_stamp_from_the_future_is_refused_on_the_wall_clock(make):
         node.check_stamp(recorded(header=messages.header(now_ns + 10**6 * SECOND)))
 
 
+def test_half_a_surrogate_pair_in_an_error_ends_nothing(make):
+    node = make()
+    for error in (InvalidInputError("label '\ud800'"), ValueError("\udfff")):
+        node.report("scene", error)
+        node.health.note("said", "\ud800")
+        node.publish_diagnostics()
+    condition = node.health.condition("active")
+    assert condition.message == "scene: ValueError: ?" and condition.values["said"] == "?"
+
+
 def test_before_the_first_clock_of_a_simulation_no_stamp_is_of_the_future(make):
     make("-p", "use_sim_time:=true").check_stamp(stamped(500 * SECOND))
 

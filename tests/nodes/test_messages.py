@@ -1,6 +1,7 @@
 """Every conversion is lossless: core -> message -> core gives the same bits, also after serialisation."""
 
 import dataclasses
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -263,6 +264,37 @@ def test_a_robot_with_as_many_skills_and_cameras_as_there_may_be_fits_into_a_mes
     assert messages.graph_from_msg(msg).nodes[0].embodiment == skilled
 
 
+def with_profile(text):
+    msg = messages.node_to_msg(node("agent/1"))
+    msg.embodiment = text
+    return messages.node_from_msg(msg, "base_link")
+
+
+def test_half_a_surrogate_pair_in_a_robots_profile_is_replaced():
+    """It would end what passes it on, and the graph around it is no worse for it."""
+    profile = {"kind": "arm \ud800", "sensors": ["\udfff"], "skills": []}
+    assert with_profile(json.dumps(profile)).embodiment == Embodiment("arm ?", sensors=("?",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "[" * 50_000,
+        r'{"kind": "arm", "sensors": [], "skills": [], "\ud800": 1}',
+        '{"kind": "arm", "sensors": [], "skills": [3]}',
+        '{"kind": "", "sensors": [], "skills": []}',
+        '{"kind": "arm", "sensors": [3], "skills": []}',
+        '{"kind": "arm", "joints": "7", "sensors": [], "skills": []}',
+    ],
+)
+def test_a_malformed_profile_of_a_robot_is_refused_in_words_that_a_log_takes(text):
+    with pytest.raises(InvalidInputError, match=r"SceneNode\.embodiment") as told:
+        with_profile(text)
+    assert str(told.value).encode()
+
+
 def test_of_too_many_objects_the_best_travel_and_the_others_are_counted():
     msg = SceneObservationMsg(camera="front", width=64, height=64, depth_grid_height=2, depth_grid_width=2)
     msg.header.frame_id, msg.depth_grid = "base_link", [1.0] * 4
@@ -322,6 +354,17 @@ def test_manifest_and_weights():
     msg.metrics_json = "[1]"
     with pytest.raises(InvalidInputError, match="metrics_json: a list, expected an object"):
         messages.manifest_from_msg(msg)
+
+
+@pytest.mark.parametrize(
+    "text", [r'{"loss": "\ud800"}', r'{"\udfff": 1}', '{"loss": ' + "9" * 5000 + "}", "{", "[" * 50_000]
+)
+def test_metrics_that_nothing_could_pass_on_are_refused(text):
+    msg = messages.manifest_to_msg(PolicyManifest("v2", "v1", "0" * 64, 1000, "candidate", {}), 5, 300)
+    msg.metrics_json = text
+    with pytest.raises(InvalidInputError, match="metrics_json: not JSON in Unicode: ") as told:
+        messages.manifest_from_msg(msg)
+    assert str(told.value).encode()
 
 
 def test_status_verdict_and_intervention():

@@ -10,7 +10,7 @@ import pytest
 from engram.core.errors import UnknownNameError
 from engram.core.types import SceneEdge
 from engram.validation.gate import Gate, GateConfig
-from engram.viewer import gate_report, markup, time_travel
+from engram.viewer import encodable, gate_report, markup, scene_view, time_travel
 from engram.viewer.banner import banner_html
 from engram.viewer.conversation import answer_html
 from engram.viewer.gate_report import TASKS_SHOWN, read_report
@@ -24,7 +24,7 @@ from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Ou
 from tests.viewer.scenes import SECOND_NS, kitchen_graph, scene_node
 
 
-@pytest.mark.parametrize("module", [gate_report, markup, time_travel])
+@pytest.mark.parametrize("module", [encodable, gate_report, markup, scene_view, time_travel])
 def test_examples_in_docstrings_hold(module) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed
