@@ -155,7 +155,7 @@ def check_shm_left(_: DoctorConfig) -> Check:
     count, size = dead_files()
     if not count:
         return Check(name, "ok", "none")
-    found = f"{count} segments and ports of dead processes, {size >> 20} MiB in /dev/shm"
+    found = f"{count} segments of dead processes, {size >> 20} MiB in /dev/shm"
     return Check(name, "warn", found, "start engram up or engram demo: they remove it; or: fastdds shm clean")
 
 
