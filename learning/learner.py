@@ -22,6 +22,7 @@ from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.replay.shown import ShownEpisodes, ShownSamples
+from engram.learning.replay.taken import taken_by
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 
@@ -132,7 +133,8 @@ class Learner:
         self._folder = None if folder is None else Path(folder).expanduser()
         began = self.algorithm.weights()
         self._specs, self._began = tensor_specs(began), hashlib.sha256(began).hexdigest()
-        self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink)
+        self._takes = taken_by(self.algorithm)
+        self._replay = ReplayBuffer(self.config.replay, self.algorithm.shrink, self._takes)
         self._stream: EpisodeStream | None = None
         if self.algorithm.whole_episodes and not self.algorithm.whole_replay:
             streams = max(1, self.config.batch_size // self.config.window)
@@ -140,6 +142,8 @@ class Learner:
         settings = json.loads(json.dumps(asdict(self.config)))
         version = parent or policy.version
         self._progress = Progress(version, self.lineage.id, settings, source.id, line={version: ""})
+        self.misfit = ""
+        """Why the newest of the episodes was passed over that are of another shape."""
         self.changed: dict[str, str] = {}
         """What is other than when the folder's state was saved -> how, and what becomes of it, in words."""
         if self._folder is not None:
@@ -208,7 +212,8 @@ class Learner:
             return self._pass_over(UNREADABLE)
         except _WithoutContextError:
             return self._pass_over(WITHOUT_CONTEXT)
-        except InvalidInputError:  # of other images or tokens than the network's, or than the buffer's
+        except InvalidInputError as error:  # of other images or tokens than the network's, or than the buffer's
+            self.misfit = str(error)
             return self._pass_over(MISFIT)
         state.experience = _after(state.experience, transitions)
         state.successes += info.success
@@ -381,7 +386,7 @@ class Learner:
     def _buffer(self) -> ReplayBuffer:
         """Return a buffer whose samples are of all that is in it."""
         everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
-        return ReplayBuffer(everything, self.algorithm.shrink)
+        return ReplayBuffer(everything, self.algorithm.shrink, self._takes)
 
     def _packed(self, episodes: Iterable[Sequence[Transition]]) -> list[Episode]:
         buffer = self._buffer()

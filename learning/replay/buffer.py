@@ -17,6 +17,7 @@ BEFORE_TAKEOVER = 10
 """Control steps of the policy before a person takes over that are not imitated."""
 IMAGES = "observation.images."
 """What LeRobot puts before a camera's name."""
+STATE, ACTION = "observation.state", "action"
 Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
 (B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions; of a policy that reads memory/context also
@@ -84,13 +85,24 @@ class Episode:
 
 
 class ReplayBuffer:
-    """Episodes by number, oldest first; ``shrink`` (feature, images) downsamples images as the policy does."""
+    """Episodes by number, oldest first.
+
+    Args:
+        config: size and mixture.
+        shrink: (feature, images) -> images as the policy downsamples them.
+        takes: shapes of what the policy takes, by LeRobot's keys, images as ``shrink`` leaves them. Of an episode the
+            other cameras are left out. Empty: nobody knows, and all episodes have to be like the first.
+    """
 
     def __init__(
-        self, config: ReplayConfig | None = None, shrink: Callable[[str, np.ndarray], np.ndarray] | None = None
+        self,
+        config: ReplayConfig | None = None,
+        shrink: Callable[[str, np.ndarray], np.ndarray] | None = None,
+        takes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         self.config = config or ReplayConfig()
-        self._shrink = shrink
+        self._shrink, self._takes = shrink, dict(takes or {})
+        self._cameras = sorted(key.removeprefix(IMAGES) for key in self._takes if key.startswith(IMAGES))
         self._episodes: dict[int, Episode] = {}
         self._steps = 0
 
@@ -112,17 +124,19 @@ class ReplayBuffer:
         """Take in episode ``number``; one that is already here is left alone.
 
         Raises:
-            InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it or from
-                what the buffer holds.
+            InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it, or from
+                what the policy takes, or from what the buffer holds where nobody knows that.
         """
         if number in self._episodes:
             return
         if not transitions:
             raise InvalidInputError(f"episode {number}: no transitions")
         episode = self._pack(number, transitions)
-        reference = next(iter(self._episodes.values()), episode)
-        if _form(episode) != _form(reference):
-            raise InvalidInputError(f"episode {number}: {_form(episode)}, the buffer holds {_form(reference)}")
+        found = _shapes(episode)
+        wanted = self._takes or _shapes(next(iter(self._episodes.values()), episode))
+        if found != wanted:
+            whose = "the policy takes" if self._takes else "the buffer holds"
+            raise InvalidInputError(f"episode {number}: {_form(found)}, {whose} {_form(wanted)}")
         self._episodes[number] = episode
         self._steps += len(episode.state)
         while self._steps > self.config.capacity and len(self._episodes) > 1:
@@ -161,7 +175,13 @@ class ReplayBuffer:
         return episodes[-self.config.newest :], episodes[: -self.config.newest]
 
     def _pack(self, number: int, transitions: Sequence[Transition]) -> Episode:
-        names = sorted(transitions[0].images)
+        has = sorted(transitions[0].images)
+        names = self._cameras if self._takes else has
+        if lacking := [name for name in names if name not in has]:
+            raise InvalidInputError(
+                f"episode {number}: no camera {' or '.join(lacking)}; the policy takes {', '.join(names)}, the episode "
+                f"has {', '.join(has) or 'none'}"
+            )
         try:
             images = {name: np.stack([t.images[name] for t in transitions]).transpose(0, 3, 1, 2) for name in names}
             state = np.stack([t.state for t in transitions])
@@ -190,7 +210,7 @@ class ReplayBuffer:
 
     def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
         action, unlearnt = zip(*(e.chunk(i, self.config.chunk_size) for e, i in picks), strict=True)
-        return shown(picks) | {"action": np.stack(action), UNLEARNT_KEY: np.stack(unlearnt)}
+        return shown(picks) | {ACTION: np.stack(action), UNLEARNT_KEY: np.stack(unlearnt)}
 
 
 @dataclass(frozen=True)
@@ -242,7 +262,7 @@ def shown(picks: Sequence[tuple[Episode, int]]) -> Batch:
     """Return what a policy sees at steps of episodes: a batch without actions."""
     batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in picks[0][0].images}
     batch |= {
-        "observation.state": np.stack([e.state[i] for e, i in picks]),
+        STATE: np.stack([e.state[i] for e, i in picks]),
         "task": [e.instruction for e, _ in picks],
     }
     episodes = {e.number: e for e, _ in picks}
@@ -253,10 +273,16 @@ def shown(picks: Sequence[tuple[Episode, int]]) -> Batch:
     return batch | offered.at(np.array([begins[e.number] + i for e, i in picks]))
 
 
-def _form(episode: Episode) -> str:
-    """Describe the shapes that must be the same in all episodes."""
-    cameras = ", ".join(f"{name} {images.shape[1:]}" for name, images in episode.images.items())
-    return f"images {cameras or 'none'}; state {episode.state.shape[1:]}; action {episode.action.shape[1:]}"
+def _shapes(episode: Episode) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that must be the same in all episodes, by LeRobot's keys."""
+    images = {IMAGES + name: stack.shape[1:] for name, stack in episode.images.items()}
+    return images | {STATE: episode.state.shape[1:], ACTION: episode.action.shape[1:]}
+
+
+def _form(shapes: Mapping[str, tuple[int, ...]]) -> str:
+    """Return ``shapes`` in words."""
+    cameras = ", ".join(f"{key.removeprefix(IMAGES)} {shapes[key]}" for key in sorted(shapes) if key.startswith(IMAGES))
+    return f"images {cameras or 'none'}; state {shapes[STATE]}; action {shapes[ACTION]}"
 
 
 def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:

@@ -106,6 +106,39 @@ def test_an_episode_of_another_form_is_refused_with_both_forms():
         ReplayConfig(share_new=1.5)
 
 
+TAKES = {"observation.images.front": (3, 4, 4), "observation.images.wrist": (3, 4, 4)} | {
+    "observation.state": (15,),
+    "action": (7,),
+}
+
+
+def with_cameras(number, *names, **how):
+    return [replace(t, images=dict.fromkeys(names, t.images["front"])) for t in episode(number, **how)]
+
+
+def test_what_the_policy_takes_decides_and_not_the_first_episode():
+    replay = ReplayBuffer(ReplayConfig(chunk_size=3), lambda _, stack: stack[..., ::2, ::2], TAKES)
+    with pytest.raises(
+        InvalidInputError,
+        match="episode 1: no camera wrist; the policy takes front, wrist, the episode has front, side",
+    ):
+        replay.add(1, with_cameras(0, "front", "side"))
+    with pytest.raises(InvalidInputError, match=r"no camera front or wrist; .* has none"):
+        replay.add(1, with_cameras(0))
+    replay.add(1, with_cameras(0, "wrist", "side", "front"))
+    replay.add(2, with_cameras(1, "front", "wrist"))
+    assert replay.numbers == (1, 2)
+    assert [list(one.images) for one in replay.episodes] == [["front", "wrist"]] * 2
+    assert replay.sample(8, (0,))["observation.images.wrist"].shape == (8, 3, 4, 4)
+    with pytest.raises(
+        InvalidInputError, match=r"episode 3: images front \(3, 3, 3\).*the policy takes images front \(3, 4, 4\)"
+    ):
+        replay.add(3, with_cameras(2, "front", "wrist", image_size=6))
+    longer = [replace(t, state=np.zeros(16, np.float32)) for t in with_cameras(2, "front", "wrist")]
+    with pytest.raises(InvalidInputError, match=r"state \(16,\).*the policy takes .*state \(15,\)"):
+        ReplayBuffer(replay.config, lambda _, stack: stack[..., ::2, ::2], TAKES).add(3, longer)
+
+
 def test_steps_at_which_an_arm_was_held_are_not_learnt():
     steps = alone(episode(0, steps=4))
     still = np.array([0, 0, 0, 0, 0, 0, 1], np.float32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -405,6 +406,37 @@ def test_an_episode_whose_tokens_do_not_fit_is_passed_over_and_the_others_are_le
     assert learner.poll() == 2
     assert learner.passed_over == {"of another shape": 1, "nothing read of memory/context": 1}
     assert np.isfinite(learner.step()["loss"])
+    store.close()
+
+
+def filmed_by(number, *cameras):
+    return [replace(step, images=dict.fromkeys(cameras, step.images["front"])) for step in reach(number)]
+
+
+@pytest.mark.parametrize("algorithm", ["behavior_cloning", "advantage_cloning"])
+@pytest.mark.parametrize("kind", ["policy", "remembering"])
+def test_an_episode_with_other_cameras_than_the_policy_s_keeps_none_of_the_others_away(
+    kind, algorithm, request, tmp_path
+):
+    policy, store = request.getfixturevalue(kind), ExperienceStore(tmp_path / "store")
+    store.append([*filmed_by(0, "front", "side", "wrist"), *filmed_by(1, "front"), *reach(2)])
+    store.commit()
+    config = replace(CONFIG, window=4)
+    learner = Learner(store, policy, algorithm, folder=tmp_path / "learner", config=config)
+    assert learner.poll() == 2 and learner.passed_over == {"of another shape": 1}
+    assert learner.misfit.startswith("episode 2: no camera wrist; the policy takes front, wrist, the episode has front")
+    assert np.isfinite(learner.step()["loss"])
+    learner.save()
+    (progress,) = (tmp_path / "learner").glob("state-*/progress.json")
+    kept = json.loads(progress.read_text())
+    assert kept["replay"] == [1, 3]
+    progress.write_text(json.dumps(kept | {"replay": [2, 1]}))  # as a buffer that went by its first episode left it
+    again = Learner(store, policy, algorithm, folder=tmp_path / "learner", config=config)
+    assert again.metrics["replay_steps"] == 8
+    store.append(reach(4))
+    store.commit()
+    assert again.poll() == 1 and again.metrics["replay_steps"] == 16
+    assert np.isfinite(again.step()["loss"])
     store.close()
 
 
