@@ -87,13 +87,13 @@ class GateNode(EngramNode):
     def _on_promoted(self, future: Future) -> None:
         if future is not self.asked:
             return
-        self.asked, answer = None, future.result()
-        self.promotions.answered()
-        if answer is not None and answer.accepted:
+        self.asked, answer = None, future.result() or PromotePolicy.Response()
+        self.promotions.answered(accepted=answer.accepted, reason=answer.reason)
+        if answer.accepted:
             self.health.count("promoted")
             self.get_logger().info(answer.reason)
-        elif answer is not None:  # meanwhile others may have been promoted
-            self.health.problem("policy/promote", answer.reason)
+        else:  # meanwhile others may have been promoted
+            self.health.problem("policy/promote", answer.reason or "no reason; the learner's diagnostics tell more")
 
     # -- what the gate's thread tells ----------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engram.core.errors import CannotTrainError, EngramError
+from engram.core.errors import CannotTrainError, EngramError, StoreError
 from engram.core.registry import make_robot
 from engram.core.types import PolicyManifest
 from engram.learning.experience.receiver import Receipt
@@ -27,6 +27,7 @@ from engram.runtime.experience_session import ExperienceSession
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.runtime.promotions import LATER
 from engram.validation.of_learner import GATE
 from engram.validation.validate import KeptVerdicts, proof_in
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
@@ -113,6 +114,8 @@ class LearnerNode(EngramNode):
         try:
             response.reason = self.session.promote(request.version, request.reason or "policy/promote")
             response.accepted = True
+        except (OSError, StoreError) as error:
+            response.reason = f"{LATER}{error}"
         except EngramError as error:
             response.reason = str(error)
         return response
@@ -120,9 +123,11 @@ class LearnerNode(EngramNode):
     def _on_rollback(self, request: RollbackPolicy.Request, response: RollbackPolicy.Response) -> Any:
         try:
             response.version = self.session.roll_back(request.version, request.reason or "policy/rollback")
-            response.accepted, response.reason = True, f"{response.version} drives again"
-        except EngramError as error:
-            response.reason, response.version = str(error), self.session.driving
+            response.accepted = True
+            response.reason = f"{response.version} drives again{self.session.unannounced}"
+        except (OSError, EngramError) as error:
+            response.reason = str(error)
+            response.version = self.session.driving  # may fail, too: then the reason is said all the same
         return response
 
     # -- outputs -------------------------------------------------------------------------------------------------

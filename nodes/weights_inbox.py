@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 QUEUED_MAX = 64 << 20
 """Slices that wait for the worker [bytes]; what comes beyond is dropped."""
+AGAIN_S = 2.0
+"""After so long it is tried again what the disk has refused [s]."""
 OVERHEAD = 4096
 """What a slice counts beyond its data [bytes], so that a million empty ones are bounded, too."""
 
@@ -50,6 +52,11 @@ class WeightsInbox:
         self._thread = node.worker("weights", lambda job: job(), capacity=64)  # manifests; slices are bounded by bytes
         node.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
         node.subscribe(WeightChunk, "policy/weights", self._on_chunk, qos.WEIGHTS)
+        node.every(AGAIN_S, self._go_on, "weights")
+
+    def _go_on(self) -> None:
+        if self._receiver.waits:
+            self._thread.put_once(self._receiver.go_on)
 
     def _on_manifest(self, msg: PolicyManifestMsg) -> None:
         manifest = messages.manifest_from_msg(msg)

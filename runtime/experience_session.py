@@ -82,6 +82,11 @@ class ExperienceSession:
         """The version that drives; empty: none of this learner."""
         return ""
 
+    @property
+    def unannounced(self) -> str:
+        """What robots have not been told of yet, and why, to be added to an answer; empty: they know everything."""
+        return ""
+
     def show(self) -> None:
         """Show how much is stored, and why nothing is trained."""
         self._health.note("stored transitions", str(self._stored))

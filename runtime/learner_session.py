@@ -27,7 +27,7 @@ from engram.learning.weights.manifest import sign
 from engram.learning.workspace import Workspace
 from engram.runtime.curve_note import CURVE, Went, curve_note
 from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
-from engram.runtime.health import ERROR, WARN, Health
+from engram.runtime.health import ERROR, LONGEST_TEXT, WARN, Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram.runtime.policy_notes import DRIVING
 
@@ -93,6 +93,8 @@ class LearnerSession(ExperienceSession):
         self._refused: Findings | None = None  # what cannot be made part of the weights
         self._trouble = ""  # why
         self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that is not in the library yet
+        self._untold: dict[str, tuple[bytes, PolicyManifest]] = {}  # by version: what is not announced yet, in order
+        self._unannounced = ""
         self._told: set[int] = set()  # episodes whose entry in the list is damaged
         self._unjudged = True  # whether episodes were counted after which nobody judged
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
@@ -103,21 +105,29 @@ class LearnerSession(ExperienceSession):
         self._heeded: object = None  # at what it was looked whether training comes from what drives
         self._went_back = ""  # to what, and why
         self._saved = self.learner.metrics["updates"]
+        self._unsaved = False  # whether a change is not durable of which who practises has to know
 
     def begin(self) -> None:
-        """Announce what drives, if it is not what training began with or a candidate was forgotten.
+        """Announce what drives, if it is not what training began with or something was forgotten or refused.
 
-        A robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate.
+        A robot that starts now shall drive what drove before; one that ran on leaves a forgotten candidate, and what
+        was rolled back: the learner may have ended before it could say so.
         """
         super().begin()
         if not self.learner.metrics["updates"]:
             self.learner.save()  # who practises in simulation looks there for weights and pace
-        deployed = self.library.deployed
-        if len(deployed) > 2 and self.library.stage(deployed[-1]) == "canary":
-            self._announce(*self.library.get(deployed[-2]))  # the robots that do not try it drive this
-        if len(deployed) > 1 or self.library.forgotten:
-            self._announce(*self.library.get(self.library.current))
+        with self._deciding:
+            self._announce_what_drives()
+            self._tell()  # what waited when the node was stopped
         self._due = self._forgotten()
+
+    def _announce_what_drives(self) -> None:
+        deployed = self.library.deployed
+        refused = any(self.library.stage(version) in REFUSED for version in self.library.versions)
+        if len(deployed) > (1 if refused else 2) and self.library.stage(deployed[-1]) == "canary":
+            self._announce(*self.library.get(deployed[-2]))  # the robots that do not try it drive this
+        if len(deployed) > 1 or self.library.forgotten or refused:
+            self._announce(*self.library.get(self.library.current))
 
     def _forgotten(self) -> tuple[bytes, PolicyManifest] | None:
         """Return the candidate that waited for its verdict when the learner ended: the library lets go of those.
@@ -150,6 +160,8 @@ class LearnerSession(ExperienceSession):
             Exception: what the first part that failed raised; all of them are problems in the diagnostics.
         """
         parts: dict[str, Callable[[], object]] = {
+            "announcements that wait": self._tell_due,
+            "training state that waits": self._save_due,
             "watch over what drives": self._watch,
             "weights that training goes on from": self._heed,
             "candidate that waits": self._offer_due,
@@ -171,7 +183,17 @@ class LearnerSession(ExperienceSession):
     def _offer_due(self) -> None:
         if self._due is not None:
             self._take_candidate(*self._due)
-            self.learner.save()  # who practises goes on from there
+            self._save()
+
+    def _save(self) -> None:
+        """Make the training state durable: who practises goes on from there. What fails is tried again."""
+        self._unsaved = True
+        self.learner.save()
+        self._unsaved, self._saved = False, self.learner.metrics["updates"]
+
+    def _save_due(self) -> None:
+        if self._unsaved:
+            self._save()
 
     def _update(self, goes_on: Callable[[], bool]) -> None:
         for _ in range(BURST):
@@ -184,10 +206,8 @@ class LearnerSession(ExperienceSession):
         candidate = self.learner.candidate()
         if candidate is not None:
             self._take_candidate(*candidate)
-        updates = self.learner.metrics["updates"]
-        if updates - self._saved >= self._config.save_every:
-            self.learner.save()
-            self._saved = updates
+        if self.learner.metrics["updates"] - self._saved >= self._config.save_every:
+            self._save()
 
     def _take_correction(self, goes_on: Callable[[], bool]) -> None:
         """Make the corrections that practice found part of the weights; that takes some minutes."""
@@ -218,8 +238,7 @@ class LearnerSession(ExperienceSession):
             self._refused, self._trouble = findings, str(error)
             return
         self._take_candidate(*candidate)
-        self.learner.save()  # who practises goes on from there
-        self._saved = self.learner.metrics["updates"]
+        self._save()
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -246,10 +265,10 @@ class LearnerSession(ExperienceSession):
             again = version == self.library.current
             wanted = bool(self._config.canary_episodes) and not again
             canary = wanted and len(self._robots) > 1
+            told = f"; {self._canary} alone tries it first" if canary else f"; {NO_CANARY}" if wanted else ""
             self._announce(*self.library.approve(version, reason, canary=canary))
             self.learner.promoted(version)
-            told = f"; {self._canary} alone tries it first" if canary else f"; {NO_CANARY}" if wanted else ""
-            return f"{version} drives now; {proof}{told}"
+            return f"{version} drives now; {proof}{told}{self.unannounced}"
 
     def _prove(self, version: str) -> str:
         """Return what proves that ``version`` may drive in place of what drives now; raises WeightsError."""
@@ -374,9 +393,8 @@ class LearnerSession(ExperienceSession):
             self._practised.refuse(findings, why)  # first: who is killed now does it again
         self.learner.go_back(data, manifest)
         self._due = None  # it came of what is left
-        self.learner.save()  # who practises goes on from there
-        self._saved = self.learner.metrics["updates"]
         self._went_back = f"to {version}" + (f", because of {spoilt}: {why}" if spoilt else "")
+        self._save()
 
     def _take_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         with self._deciding:
@@ -384,19 +402,51 @@ class LearnerSession(ExperienceSession):
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self._due, self._heeded = (data, manifest), None  # until it is kept: a disk may be full
+        drives = self._config.promote == "auto"
         self.library.add(data, manifest)
+        if drives:  # it stays a candidate: a robot that takes only approved weights refuses it
+            self.library.deploy(manifest.version)
+            self.learner.promoted(manifest.version)
         self._due = None
         self._health.count("candidates")
         # Unless they may drive at once the weights stay here: in simulation a policy node lets any that it gets drive.
-        self._announce(data if self._config.promote == "auto" else b"", manifest)
-        if self._config.promote == "auto":  # it stays a candidate: a robot that takes only approved weights refuses it
-            self.library.deploy(manifest.version)
-            self.learner.promoted(manifest.version)
+        self._announce(data if drives else b"", manifest)
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
-        robots = (self._canary,) if manifest.stage == "canary" else self._robots
-        manifest = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
-        self._outputs.announce(data, manifest, sign(manifest, self._key) if self._key is not None else b"")
+        """Tell robots and gate what the library says already; what cannot be told now is told later."""
+        self._untold.pop(manifest.version, None)
+        if data:  # it drives in place of what was to drive; beside a canary the other robots go on with that
+            canary = manifest.stage == "canary"
+            stays = {v: not one[0] or (canary and one[1].stage != "canary") for v, one in self._untold.items()}
+            self._untold = {version: one for version, one in self._untold.items() if stays[version]}
+        self._untold[manifest.version] = data, manifest
+        self._tell()
+
+    def _tell(self) -> None:
+        """Announce what waits for it, in order, until that fails."""
+        for version, (data, manifest) in list(self._untold.items()):
+            try:
+                robots = (self._canary,) if manifest.stage == "canary" else self._robots
+                told = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
+                self._outputs.announce(data, told, sign(told, self._key) if self._key is not None else b"")
+            except (OSError, EngramError) as error:
+                why = f"not announced yet, which is tried again: {', '.join(self._untold)} ({error})"
+                self._unannounced = f"; {why}"
+                self._health.problem("announcement", why, ERROR, lasting=True)
+                return
+            del self._untold[version]
+        self._unannounced = ""
+        self._health.clear("announcement")
+
+    def _tell_due(self) -> None:
+        with self._deciding:
+            if self._untold:
+                self._tell()
+
+    @property
+    def unannounced(self) -> str:
+        """What robots have not been told of yet, and why, to be added to an answer; empty: they know everything."""
+        return self._unannounced
 
     @property
     def _robots(self) -> tuple[str, ...]:
@@ -429,6 +479,7 @@ class LearnerSession(ExperienceSession):
             note(f"changed since the last start: {what}", how)
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
+        note("newest episode of another shape", self.learner.misfit[:LONGEST_TEXT])
         note("what practice found is not learnt", self._trouble)
         note("training went back", self._went_back)
         super().show()

@@ -8,6 +8,10 @@ from collections.abc import Callable
 
 ANSWER_S = 20.0
 """Longest wait for the learner's answer [s]; then it is asked again, or whoever came in its place."""
+AGAIN_S = 30.0
+"""After so long a learner is asked again that could not promote [s]."""
+LATER = "ask again: "
+"""How the learner's answer begins where nothing but its disk is in the way."""
 PAUSE_S = 5.0
 """A learner that came in its place says first what drives [s]: what does is not asked for again."""
 
@@ -43,9 +47,12 @@ class Promotions:
         self.asked, self._pause_until = "", self._clock() + PAUSE_S
         return True
 
-    def answered(self) -> None:
-        """Take note that the learner has answered, whatever it said."""
-        self.drives(self.asked)
+    def answered(self, *, accepted: bool, reason: str) -> None:
+        """Take note of the learner's answer. Unless it accepted, or said why not for good, it is asked again."""
+        if accepted or (reason and not reason.startswith(LATER)):
+            self.drives(self.asked)
+        else:
+            self._pause_until = self._clock() + AGAIN_S
         self.asked = ""
 
     def drives(self, version: str) -> None:

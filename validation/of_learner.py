@@ -51,10 +51,18 @@ def learner_contenders(learner: Path, began: Contender, version: str = "") -> tu
         copy = learner / GATE / "weights" / f"{manifest.sha256}.safetensors"
         write_atomic(copy, data)
         made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
-    copies = sorted((learner / GATE / "weights").glob("*.safetensors"), key=lambda file: file.stat().st_mtime_ns)
-    for old in copies[:-COPIES]:
-        old.unlink(missing_ok=True)
+    _forget_copies(*(Path(one.weights) for one in made))
     return version, made[0], made[1]
+
+
+def _forget_copies(*fresh: Path) -> None:
+    """Delete the oldest copies beside ``fresh``, which were just made; what is from later is of a clock that was ahead,
+    and older."""
+    written = {file: file.stat().st_mtime_ns for file in fresh[0].parent.glob("*.safetensors")}
+    now_ns = max(written[file] for file in fresh)
+    others = sorted(written.keys() - set(fresh), key=lambda file: (written[file] <= now_ns, written[file]))
+    for old in others[: max(0, len(written) - COPIES)]:
+        old.unlink(missing_ok=True)
 
 
 def tasks_of(*policies: Contender) -> tuple[str, ...]:

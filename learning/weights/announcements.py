@@ -27,6 +27,12 @@ def announced(manifest: PolicyManifest, robots: Sequence[str], sequence: int) ->
     return replace(manifest, config={**manifest.config, KEY: {"sequence": sequence, "robots": list(robots)}})
 
 
+def sequence(manifest: PolicyManifest) -> int:
+    """Return which of its learner's announcements ``manifest`` is; 0: it does not say."""
+    said = manifest.config.get(KEY)
+    return _number(said) if isinstance(said, dict) else 0
+
+
 def check_robot(manifest: PolicyManifest, robot_id: str) -> None:
     """Raise WeightsError unless ``manifest`` is for ``robot_id``: a canary is for one robot of several."""
     said = manifest.config.get(KEY)
@@ -52,30 +58,42 @@ class AnnouncementCounter:
 
 
 class AnnouncementLog:
-    """The newest announcement that a robot has taken of each key, on its disk."""
+    """The newest announcement that a robot has taken of each key, on its disk once :meth:`write` has returned."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._unwritten: dict[str, Any] = {}  # entries that are not on the disk yet, by key
 
     def check(self, manifest: PolicyManifest, robot_id: str, key: str) -> None:
         """Raise WeightsError unless ``manifest``, signed by ``key``, is for ``robot_id`` and no older than the newest.
 
         The newest itself may come again: it is latched, and a node that restarts takes its weights anew.
         """
-        what, said = f"manifest {manifest.version!r}", manifest.config.get(KEY)
-        if not isinstance(said, dict) or _number(said) < 1:
+        what, number = f"manifest {manifest.version!r}", sequence(manifest)
+        if number < 1:
             raise WeightsError(f"{what}: no sequence number is signed, so that it may be an old one")
         check_robot(manifest, robot_id)
-        newest = _read(self._path).get(key)
+        newest = (_read(self._path) | self._unwritten).get(key)
         newest = newest if isinstance(newest, dict) else {}
-        number, known = _number(said), _number(newest)
+        known = _number(newest)
         if number < known or (number == known and newest.get("digest") != _digest(manifest)):
             raise WeightsError(f"{what}: announcement {number} is not newer than {known}, which this robot has taken")
 
     def take(self, manifest: PolicyManifest, key: str) -> None:
-        """Take note that ``manifest`` of ``key`` is the newest."""
-        entry = {"sequence": _number(manifest.config[KEY]), "digest": _digest(manifest), "version": manifest.version}
-        write_atomic(self._path, json.dumps({**_read(self._path), key: entry}, sort_keys=True).encode())
+        """Take note that ``manifest`` of ``key`` is the newest, until :meth:`write` in RAM alone."""
+        entry = {"sequence": sequence(manifest), "digest": _digest(manifest), "version": manifest.version}
+        self._unwritten[key] = entry
+
+    @property
+    def waits(self) -> bool:
+        """Whether something that was taken is not durable yet."""
+        return bool(self._unwritten)
+
+    def write(self) -> None:
+        """Make what was taken durable; raises OSError, and may be called again, where the disk refuses it."""
+        if self._unwritten:
+            write_atomic(self._path, json.dumps(_read(self._path) | self._unwritten, sort_keys=True).encode())
+            self._unwritten = {}
 
 
 def _digest(manifest: PolicyManifest) -> str:
@@ -88,11 +106,18 @@ def _number(said: Mapping[str, Any]) -> int:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return what the file says; a damaged one is an error: without it, everything old would be news."""
+    """Return what the file says; a damaged one is an error: without it, everything old would be news.
+
+    Raises:
+        WeightsError: it is damaged.
+        OSError: the disk does not give it now.
+    """
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
+    except OSError:
+        raise
     except DAMAGED as error:
         raise WeightsError(f"{path} cannot be read: {error}; delete it only if no old weights can be sent") from None
     if not isinstance(values, dict):

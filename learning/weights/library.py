@@ -237,9 +237,10 @@ class WeightsLibrary:
         except StoreError:
             self._database.rollback()
             raise
-        # A damaged write-ahead log is cut off without a word, and with it the last changes: let nothing stay there.
-        self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._delete_unused()
+        with suppress(StoreError, OSError):  # the change is made, whatever becomes of this: the next one does it again
+            # A damaged write-ahead log is cut off without a word, and with it the last changes: let nothing stay there.
+            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._delete_unused()
 
     def _delete_unused(self) -> None:
         try:

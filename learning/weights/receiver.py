@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from engram.core.errors import WeightsError, unknown_name
 from engram.core.types import Lineage, PolicyManifest
-from engram.learning.weights.announcements import KEY, AnnouncementLog, check_robot
+from engram.learning.weights.announcements import KEY, AnnouncementLog, check_robot, sequence
 from engram.learning.weights.keys import ACCEPT
 from engram.learning.weights.manifest import check_signature, verify
 from engram.learning.weights.slices import Assembler, chunk_count
@@ -32,6 +32,9 @@ VERSION_MAX = 200
 
 class WeightsReceiver:
     """Assembles and verifies one weight file at a time; not thread-safe.
+
+    An announcement comes once. What the disk refuses of it, full for example, therefore stays in RAM, and is done by
+    :meth:`go_on`, which is to be called now and then while :attr:`waits`.
 
     Args:
         folder: where the newest verified file is kept.
@@ -65,6 +68,8 @@ class WeightsReceiver:
         self._early: deque[tuple[str, int, bytes]] = deque()
         self.early_bytes = 0
         self._newest: PolicyManifest | None = None  # taken last, whether its bytes have come or not
+        self._unchecked: tuple[PolicyManifest, bytes, int] | None = None  # what the disk kept from being checked
+        self._whole: tuple[PolicyManifest, bytes] | None = None  # to be offered; no bytes: they lie in the folder
         self._done: PolicyManifest | None = None  # whose bytes lie in the folder
         self._refused = ""  # version whose slices are not kept
 
@@ -76,32 +81,70 @@ class WeightsReceiver:
 
         Raises:
             WeightsError: it does not, and why.
+            OSError: the disk refuses it now; see :meth:`go_on`.
         """
         if manifest == self._newest:  # latched: it comes more than once
             return
         try:
-            self._check(manifest, signature, chunk_size)
+            key = self._check(manifest, signature, chunk_size)
         except WeightsError:
             if self._assembler is None or self._assembler.manifest.version != manifest.version:
                 self._refused = manifest.version  # what is being assembled goes on: others send manifests, too
             raise
+        except OSError:
+            if self._unchecked is None or sequence(self._unchecked[0]) < sequence(manifest):
+                self._unchecked = manifest, signature, chunk_size
+            raise
+        if key:
+            self._log.take(manifest, key)
         self._newest, self._assembler, self._refused = manifest, None, manifest.version
-        if manifest.stage in ("retired", "rejected", "rolled_back"):
-            self._forget_early()
-            return
-        self._refused = ""
-        if self._is_here(manifest):
-            self._forget_early()
-            self._hand_over(manifest, "weights offered again")
-            return
-        self._assembler = Assembler(manifest, chunk_size)
+        self._whole = None
         early = list(self._early)
         self._forget_early()
-        for version, index, data in early:
-            if version == manifest.version:
-                self.take(version, index, data)
+        try:
+            if manifest.stage in ("retired", "rejected", "rolled_back"):
+                return
+            self._refused = ""
+            if self._is_here(manifest):
+                self._whole = manifest, b""
+                return
+            self._assembler = Assembler(manifest, chunk_size)
+            for version, index, data in early:
+                if version == manifest.version:
+                    self.take(version, index, data)
+        finally:
+            self._settle()
 
-    def _check(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether something is left that the disk has refused."""
+        return self._unchecked is not None or self._whole is not None or self._log.waits
+
+    def go_on(self) -> None:
+        """Try again what the disk has refused.
+
+        Raises:
+            WeightsError: what could not be checked before is refused, and why.
+            OSError: the disk refuses it still.
+        """
+        self._settle()
+        if self._unchecked is not None:
+            again, self._unchecked = self._unchecked, None
+            self.begin(*again)
+
+    def _settle(self) -> None:
+        """Make durable which announcement is the newest, then keep the whole file and offer it; raises OSError."""
+        self._log.write()  # first: what drives is to be known as the newest after a restart, too
+        if self._whole is None:
+            return
+        manifest, data = self._whole
+        if data:
+            self._keep(manifest, data)
+        self._whole = None
+        self._hand_over(manifest, "weights received" if data else "weights offered again")
+
+    def _check(self, manifest: PolicyManifest, signature: bytes, chunk_size: int) -> str:
+        """Return the key that has signed it, empty where none has to; raises WeightsError or OSError."""
         what = f"weights {manifest.version!r}"
         with self._counted("size"):
             if len(manifest.version) > VERSION_MAX or manifest.size > self._size_max:
@@ -129,11 +172,15 @@ class WeightsReceiver:
         with self._counted("ancestry"):
             if manifest.parent == manifest.version:
                 raise WeightsError(f"{what}: it names itself as its parent")
-        if key:
-            self._log.take(manifest, key)
+        return key
 
     def take(self, version: str, index: int, data: bytes) -> None:
-        """Take one slice; raises WeightsError for one that does not belong there."""
+        """Take one slice.
+
+        Raises:
+            WeightsError: it does not belong there, or what it completes is damaged.
+            OSError: the disk refuses the whole file; see :meth:`go_on`.
+        """
         if len(data) > SLICE_MAX or len(version) > VERSION_MAX:
             with self._counted("size"):
                 raise WeightsError(f"weights slice of {len(data)} bytes, expected at most {SLICE_MAX}")
@@ -163,16 +210,25 @@ class WeightsReceiver:
         manifest, self._newest = assembler.manifest, None  # until it is here: what is damaged may come again
         with self._counted("content"):
             data = verify(assembler.data(), manifest)
+        self._newest, self._whole = manifest, (manifest, data)
+        self._settle()
+
+    def _keep(self, manifest: PolicyManifest, data: bytes) -> None:
+        """Write ``data`` to the folder, in place of what is there."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(manifest)
         partial = path.with_suffix(f".{os.getpid()}.part")
-        partial.write_bytes(data)
-        partial.replace(path)
+        try:
+            partial.write_bytes(data)
+            partial.replace(path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)  # a full disk has no room for half of it
+            raise
         for old in self._folder.glob("*.safetensors"):
             if old != path:
-                old.unlink()
-        self._newest = manifest
-        self._hand_over(manifest, "weights received")
+                with suppress(OSError):  # the next weights try again
+                    old.unlink()
 
     def _is_here(self, manifest: PolicyManifest) -> bool:
         """Tell whether its bytes lie whole in the folder."""

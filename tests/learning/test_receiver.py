@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +15,7 @@ from safetensors.numpy import save
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
 from engram.core.types import Lineage
+from engram.learning.weights import announcements
 from engram.learning.weights import receiver as module
 from engram.learning.weights.announcements import AnnouncementCounter, announced
 from engram.learning.weights.keys import fingerprint
@@ -182,6 +185,92 @@ def test_weights_that_no_longer_lie_whole_on_the_disk_are_taken_from_the_network
     inbox.send("v1", 2)
     assert inbox.offered == [("v1", data(1.0))] * 2
     assert inbox.counts["weights received"] == 2
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["whose bytes are here", "whose bytes come"])
+def test_a_rollback_that_a_full_disk_does_not_take_is_taken_once_there_is_room(tmp_path, monkeypatch, here):
+    """Its manifest comes once, and so do its slices."""
+    inbox = Inbox(tmp_path)
+    inbox.send("v0", 1, value=3.0, parent="")
+    if not here:
+        inbox.send("v1", 2)
+    before = list(inbox.offered)
+    assert not inbox.receiver.waits
+    with monkeypatch.context() as disk:
+        disk.setattr(announcements, "write_atomic", full)
+        with pytest.raises(OSError, match="No space left"):
+            inbox.announce("v0", 3, value=3.0, parent="")
+        for index, piece in enumerate(split(data(3.0), SLICE)):
+            with nullcontext() if here or index < len(data(3.0)) // SLICE else pytest.raises(OSError):
+                inbox.receiver.take("v0", index, piece)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left"):
+                inbox.receiver.go_on()
+        with pytest.raises(WeightsError, match="announcement 2 is not newer than 3"):  # somebody has recorded it
+            inbox.announce("v1", 2, value=2.0)
+        assert inbox.offered == before and inbox.receiver.waits
+    inbox.receiver.go_on()
+    assert inbox.offered == [*before, ("v0", data(3.0))] and not inbox.receiver.waits
+    with pytest.raises(WeightsError, match="announcement 2 is not newer than 3"):
+        Inbox(tmp_path).send("v1", 2, value=2.0)
+    inbox.receiver.go_on()
+    assert len(inbox.offered) == len(before) + 1
+
+
+@pytest.mark.parametrize("keys", [TRUSTED, {}], ids=["signed", "unsigned"])
+def test_weights_that_a_full_disk_does_not_take_are_kept_once_there_is_room(tmp_path, monkeypatch, keys):
+    inbox = Inbox(tmp_path, keys=keys)
+    inbox.send("v0", 1, parent="")
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left"):
+        disk.setattr(type(tmp_path), "replace", full)  # where half of it has been written
+        inbox.send("v1", 2, value=2.0)
+    assert [path.name for path in tmp_path.glob("*.part")] == []
+    assert inbox.receiver.waits and len(inbox.offered) == 1
+    inbox.receiver.go_on()
+    assert inbox.offered[1:] == [("v1", data(2.0))] and not inbox.receiver.waits
+    assert len([*tmp_path.glob("*.safetensors")]) == 1
+
+
+def test_newer_weights_take_the_place_of_those_that_a_full_disk_did_not_take(tmp_path, monkeypatch):
+    inbox = Inbox(tmp_path)
+    with monkeypatch.context() as disk, pytest.raises(OSError, match="No space left"):
+        disk.setattr(type(tmp_path), "write_bytes", full)
+        inbox.send("v1", 2)
+    inbox.announce("v2", 3, value=2.0)
+    inbox.receiver.go_on()
+    assert not inbox.offered  # v1 is no more to drive
+    for index, piece in enumerate(split(data(2.0), SLICE)):
+        inbox.receiver.take("v2", index, piece)
+    assert inbox.offered == [("v2", data(2.0))]
+
+
+def test_old_weights_that_cannot_be_deleted_do_not_keep_the_new_ones_from_driving(tmp_path, monkeypatch):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 1)
+    with monkeypatch.context() as disk:
+        disk.setattr(type(tmp_path), "unlink", full)
+        inbox.send("v2", 2, value=2.0)
+    assert inbox.offered[-1] == ("v2", data(2.0))
+
+
+def test_an_announcement_that_cannot_be_checked_now_is_checked_later(tmp_path, monkeypatch):
+    inbox = Inbox(tmp_path)
+    inbox.send("v1", 1)
+    with monkeypatch.context() as disk:
+        disk.setattr(type(tmp_path), "read_text", lambda *_: (_ for _ in ()).throw(OSError("too many open files")))
+        for version, sequence in (("v2", 3), ("old", 2)):
+            with pytest.raises(OSError, match="too many"):
+                inbox.announce(version, sequence, value=2.0)
+        for index, piece in enumerate(split(data(2.0), SLICE)):
+            inbox.receiver.take("v2", index, piece)
+        with pytest.raises(OSError, match="too many"):
+            inbox.receiver.go_on()
+    inbox.receiver.go_on()
+    assert inbox.offered[-1] == ("v2", data(2.0)) and not inbox.receiver.waits
 
 
 def test_a_damaged_log_of_announcements_lets_no_old_weights_in(tmp_path):

@@ -59,6 +59,29 @@ def test_promotion_and_rollback_survive_a_restart(library, again):
     assert later.get("b")[1].lineage == LINEAGE
 
 
+@pytest.mark.parametrize("after", ["wal_checkpoint", "unlink"])
+def test_a_change_that_is_made_is_no_failure_whatever_the_disk_refuses_after_it(library, tmp_path, monkeypatch, after):
+    """Else nobody would announce what the library says from then on."""
+    library.approve("a", "test")
+    library.approve("b", "test")
+    (tmp_path / "nobodys.safetensors").write_bytes(b"")
+    execute = Database.execute
+
+    def refuse(database, statement, values=()):
+        if after in statement:
+            raise StoreError("database or disk is full")
+        return execute(database, statement, values)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Database, "execute", refuse)
+        if after == "unlink":
+            disk.setattr(type(tmp_path), "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError("read-only")))
+        assert library.roll_back("", "worse")[1].version == "a"
+    assert library.deployed == ["a"]
+    library.approve("c", "test")
+    assert not (tmp_path / "nobodys.safetensors").exists()
+
+
 def test_rollback_goes_only_to_what_drove_before(library):
     library.approve("a", "test")
     with pytest.raises(UnknownNameError, match=r"unknown earlier weights version ''; valid: \(none\)"):

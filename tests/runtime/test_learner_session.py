@@ -1,5 +1,6 @@
 """Experience is stored and acknowledged, candidates are made, announced and driven, and an approval lasts."""
 
+import errno
 import json
 import sqlite3
 from contextlib import closing
@@ -20,6 +21,7 @@ from engram.learning.learner import LearnerConfig
 from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
+from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.library import FILE, WeightsLibrary
@@ -371,6 +373,208 @@ def test_what_fails_keeps_nothing_else_from_being_done_and_is_shown(tmp_path, mo
     assert (desk.session.learner.metrics["updates"] > before[1] + 1) == (name != "step")
     desk.session.train(lambda: True)  # it is made good for, with no new episode
     assert desk.session.library.current == "v0" and desk.session.learner.metrics["corrections"] == 1
+    desk.close()
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk that can be full, and have room again: then an announcement gets its number."""
+
+    class Disk:
+        def fill(self):
+            monkeypatch.setattr(AnnouncementCounter, "next", fails(FULL))
+
+        make_room = monkeypatch.undo
+
+    return Disk()
+
+
+def told(desk):
+    """Return what was announced: version, stage, whether with weights."""
+    return [(manifest.version, manifest.stage, bool(data)) for data, manifest, _ in desk.announced]
+
+
+def test_a_rollback_that_a_full_disk_keeps_back_is_announced_once_there_is_room(tmp_path, disk):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    drive(desk, "v0", "1" * 20, 100)
+    desk.session.promote(version, "please")
+    disk.fill()
+    drive(desk, version, "0" * 20, 200)
+    assert desk.session.library.current == desk.session.learner.metrics["parent"] == "v0"
+    assert desk.versions[-1] == version  # the robots still drive it
+    for _ in range(2):
+        desk.session.train(lambda: False)
+        assert "announcement: not announced yet, which is tried again: v0 (" in desk.health.condition("active").message
+    disk.make_room()
+    desk.session.train(lambda: False)
+    assert told(desk)[-1] == ("v0", "approved", True) and desk.announced[-1][0] == desk.session.library.get("v0")[0]
+    assert "announce" not in desk.health.condition("active").message and desk.session.unannounced == ""
+    said = len(desk.announced)
+    desk.session.train(lambda: False)
+    assert len(desk.announced) == said
+    desk.close()
+
+
+def test_a_promotion_is_accepted_and_says_so_where_the_disk_is_too_full_to_announce_it(tmp_path, disk):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    disk.fill()
+    said = desk.session.promote(version, "please")
+    assert said.startswith(f"{version} drives now; no gate has judged it; not announced yet, which is tried again: ")
+    assert "No space left on device" in said
+    assert desk.session.library.current == desk.session.learner.metrics["parent"] == version
+    disk.make_room()
+    desk.session.train(lambda: False)
+    assert told(desk)[-1] == (version, "approved", True)
+    desk.close()
+
+
+def test_a_canary_for_which_no_robot_can_be_found_now_is_announced_later(tmp_path, monkeypatch):
+    """Asked for it again, as after an error, the learner would let all robots drive it."""
+    desk = Desk(tmp_path, canary_episodes=4)
+    version = desk.learn()
+    of_robot(desk, "arm", "v0", "11", 100)
+    approve = desk.session.library.approve
+
+    def approve_and_fail(*args, **how):
+        monkeypatch.setattr(desk.store, "robots", fails(StoreError("a page is gone")))
+        return approve(*args, **how)
+
+    monkeypatch.setattr(desk.session.library, "approve", approve_and_fail)
+    said = desk.session.promote(version, "please")
+    assert said.endswith(f"alone tries it first; not announced yet, which is tried again: {version} (a page is gone)")
+    monkeypatch.undo()
+    desk.session.train(lambda: False)
+    assert told(desk)[-1] == (version, "canary", True)
+    desk.close()
+
+
+def test_candidates_and_rejections_are_announced_once_there_is_room(tmp_path, disk):
+    kept = Kept()
+    desk = Desk(tmp_path, verdicts=kept)
+    version = desk.learn()
+    desk.announced.clear()
+    disk.fill()
+    kept.said[sha(desk, version)] = WORSE
+    desk.session.train(lambda: False)
+    assert desk.session.library.stage(version) == "rejected"
+    kept.said.clear()
+    more(desk, 5)
+    made = desk.session.library.newest()
+    assert made not in ("", version) and not desk.announced
+    disk.make_room()
+    desk.session.train(lambda: False)
+    assert told(desk)[0] == (version, "rejected", False) and told(desk)[-1] == (made, "candidate", False)
+    desk.close()
+
+
+def test_of_what_was_to_drive_only_the_newest_is_announced_later(tmp_path, disk):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    drive(desk, "v0", "1", 100)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    desk.announced.clear()
+    disk.fill()
+    desk.session.roll_back("", "worse")
+    desk.session.promote(version, "again")
+    desk.session.roll_back("", "worse")
+    desk.session.promote(version, "once more")
+    assert not desk.announced
+    disk.make_room()
+    desk.session.train(lambda: False)
+    assert told(desk) == [("v0", "approved", True), (version, "canary", True)]  # the other robots go on with v0
+    assert [one.config["announced"]["robots"] for _, one, _ in desk.announced] == [["r1", "r2"], ["r1"]]
+    desk.announced.clear()
+    disk.fill()
+    desk.session.roll_back("", "worse")
+    desk.session.promote(version, "again")
+    desk.session.promote(version, "for all")
+    disk.make_room()
+    desk.session.train(lambda: False)
+    assert told(desk) == [(version, "approved", True)]
+    desk.close()
+
+
+def test_a_learner_that_ended_before_it_could_announce_a_rollback_does_so_at_its_next_start(tmp_path, disk):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    disk.fill()
+    desk.session.roll_back("", "worse")
+    desk.close()
+    disk.make_room()
+    again = Desk(tmp_path)
+    again.session.begin()
+    assert told(again) == [("v0", "approved", True)]
+    again.close()
+
+
+def test_it_tells_the_robots_that_try_no_canary_of_that_rollback_too(tmp_path, disk):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    version = desk.learn()
+    for _ in range(2):
+        desk.session.promote(version, "please")  # the second time for all
+    disk.fill()
+    desk.session.roll_back("", "worse")
+    more(desk, 5)
+    newer = desk.session.library.newest()
+    desk.session.promote(newer, "please")
+    desk.close()
+    disk.make_room()
+    again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    again.session.begin()
+    assert told(again) == [("v0", "approved", True), (newer, "canary", True)]
+    again.close()
+
+
+def test_an_episode_of_another_shape_is_told_with_its_shape(desk):
+    desk.learn()
+    for one in episode(7, source=OWN, image_size=6):
+        desk.session.take(replace(one, boot_id="b7", sequence=one.step + 1))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+    shown = desk.shown()
+    assert shown["episodes not learnt from: of another shape"] == "1"
+    assert shown["newest episode of another shape"].startswith("episode 2: images front (3, 6, 6); state")
+
+
+def test_what_drives_at_once_is_announced_after_the_library_says_so(tmp_path, monkeypatch):
+    desk = Desk(tmp_path, promote="auto")
+    with monkeypatch.context() as patch:
+        patch.setattr(WeightsLibrary, "deploy", fails(StoreError("no space left")))
+        for one in episode(0, source=OWN):
+            desk.session.take(one)
+        desk.session.commit()
+        with pytest.raises(StoreError):
+            desk.session.train(lambda: True)
+    assert desk.session.library.current == "v0" and not desk.announced
+    desk.session.train(lambda: False)
+    (version,) = desk.versions
+    assert desk.session.library.current == desk.session.learner.metrics["parent"] == version
+    desk.close()
+
+
+@pytest.mark.parametrize("part", ["correction", "way back"])
+def test_a_training_state_that_a_full_disk_did_not_take_is_saved_later(tmp_path, monkeypatch, part):
+    """Nobody takes updates here that would save it: who practises would go on from the old one for ever."""
+    desk = Desk(tmp_path, algorithm="Corrected")
+    practised(tmp_path)
+    if part == "way back":
+        desk.session.train(lambda: True)
+        desk.session.promote("", "please")
+        desk.session.roll_back("", "worse")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr(desk.session.learner, "save", fails(FULL))
+        desk.session.train(lambda: True)
+    desk.session.train(lambda: True)
+    progress, weights = read_weights(tmp_path / TRAINING, saved_state(tmp_path / TRAINING))
+    assert weights == desk.session.learner.algorithm.weights()
+    assert progress.corrections == (part == "correction")
+    assert ("training went back" in desk.shown()) == (part == "way back")
     desk.close()
 
 

@@ -1,6 +1,8 @@
 """What the gate asks the learner for, and when again."""
 
-from engram.runtime.promotions import ANSWER_S, PAUSE_S, Promotions
+import pytest
+
+from engram.runtime.promotions import AGAIN_S, ANSWER_S, LATER, PAUSE_S, Promotions
 
 
 class Clock:
@@ -16,9 +18,9 @@ def test_each_version_is_asked_for_once_in_its_turn():
     for version in ("a", "b", "a"):
         promotions.add(version)
     assert promotions.next() == "a" and promotions.next() == ""  # one at a time
-    promotions.answered()
+    promotions.answered(accepted=True, reason="a drives now")
     assert promotions.next() == "b"
-    promotions.answered()
+    promotions.answered(accepted=False, reason="b: rejected, because it is worse")
     assert promotions.next() == ""
 
 
@@ -38,3 +40,19 @@ def test_a_learner_that_died_is_followed_by_one_that_says_first_what_drives():
     assert promotions.is_lost(learner_there=True)  # an answer that does not come
     clock.now += PAUSE_S
     assert promotions.next() == "b"
+
+
+@pytest.mark.parametrize("reason", [f"{LATER}No space left on device", ""])
+def test_a_learner_that_could_not_promote_is_asked_again(reason):
+    clock = Clock()
+    promotions = Promotions(clock)
+    promotions.add("a")
+    for _ in range(3):
+        assert promotions.next() == "a"
+        promotions.answered(accepted=False, reason=reason)
+        assert promotions.next() == ""  # not at once
+        clock.now += AGAIN_S
+    promotions.next()
+    promotions.answered(accepted=True, reason="a drives now")
+    clock.now += AGAIN_S
+    assert promotions.next() == ""

@@ -103,6 +103,19 @@ def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
     assert gate.stop()
 
 
+def test_copies_from_before_the_clock_was_set_back_go_before_those_that_were_just_made(folder, tmp_path):
+    copies = tmp_path / GATE / "weights"
+    copies.mkdir(parents=True, exist_ok=True)
+    for number in range(COPIES):
+        (copies / f"ahead{number}.safetensors").write_bytes(b"")
+        os.utime(copies / f"ahead{number}.safetensors", (2e9 + number, 2e9 + number))
+    (copies / "another.safetensors").write_bytes(b"")  # another validation may still run on it
+    _, *contenders = learner_contenders(tmp_path, BASE, "equal")
+    kept = {path.name for path in copies.iterdir()}
+    assert {f"{one.sha256}.safetensors" for one in contenders} | {"another.safetensors"} <= kept
+    assert kept >= {f"ahead{number}.safetensors" for number in range(3, COPIES)} and len(kept) == COPIES
+
+
 def test_an_error_that_nobody_foresaw_is_told_and_the_next_candidate_is_judged(folder, monkeypatch):
     told = Told()
     gate = StandingGate(folder, "base", told, tasks=("reach",))
