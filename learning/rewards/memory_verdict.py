@@ -16,12 +16,14 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Hand, SceneNode, Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
-from engram.learning.rewards.goal import ABOVE, AT, IN, ON, OPEN, PRESSED, TOUCHED, Goal, goal_of
+from engram.learning.rewards.goal import ABOVE, AT, HELD, IN, ON, OPEN, PRESSED, TOUCHED, Goal, goal_of
 
 SURE = 0.8
 """Confirmed from this probability on, denied up to one minus it."""
 _MOMENTS = (PRESSED, TOUCHED, ABOVE)
 """What happens at an instant; the other relations last."""
+_CARRIED = (IN, ON, AT, HELD)
+"""Where the hand brings a thing. The memory believes that a thing moves with the hand, whether it is seen or not."""
 ALIASES = {"block": "cube", "box": "bin", "target": "mark", "goal": "mark", "basket": "bin", "knob": "handle"}
 """Other words for what the detector names."""
 
@@ -62,6 +64,9 @@ class MemoryVerdictConfig:
     """Largest free distance of a thing from another one that it was brought to."""
     flat_m: float = 0.01
     """What is less high is a mark, on which a thing lies when it is at it."""
+    unseen_m: float = 0.02
+    """What is believed farther than this from where it was last seen was moved out of sight. A held thing has to have
+    been seen so much higher than at first."""
     believed: float = 0.2
     """What the memory believes in by less is not there, whatever the hand hides."""
     alike: float = 1.6
@@ -92,7 +97,8 @@ class MemoryVerdict(RewardSource):
 
     ``pressed``, ``touched`` and ``above`` happen at an instant: once confirmed they stay so for the episode, unless
     the thing is known from before it alone. A press is a change: the hand must have been seen elsewhere before. What
-    lasts counts where both things were seen in this episode; what was believed before it says nothing of what was done.
+    lasts counts where both things were seen in this episode: what was believed before it says nothing of what was done.
+    What a hand brings to its place has to be seen there.
     """
 
     name = "memory"
@@ -107,6 +113,7 @@ class MemoryVerdict(RewardSource):
         self._words = instruction
         self.goal = goal_of(instruction) if instruction else None
         self._first: dict[str, SceneNode] = {}  # as each object was when it was first seen in this episode
+        self._last: dict[str, SceneNode] = {}  # as each was when it was last seen in it
         self._free: set[str] = set()  # what the hand was seen not to press
         self._handled: set[str] = set()  # what the hand came to
         self._far_m: float | None = None  # how far from done it was at first
@@ -143,9 +150,11 @@ class MemoryVerdict(RewardSource):
         for node in there:
             if self._seen(node):
                 self._first.setdefault(node.id, node)
+                if self._last.setdefault(node.id, node).observations != node.observations:
+                    self._last[node.id] = node
             if moment.hand is not None and self._at_hand(node, moment.hand):
                 self._handled.add(node.id)
-        things = self._called(goal.thing, there, alike=goal.relation not in (*_MOMENTS, OPEN))
+        things = self._called(goal.thing, there, alike=goal.relation in _CARRIED)
         targets: Sequence[SceneNode | None] = self._called(goal.target, there) if goal.target else [None]
         for name, found in ((goal.thing, things), (goal.target, targets)):
             if not found:
@@ -168,7 +177,7 @@ class MemoryVerdict(RewardSource):
     def _best(
         self, moment: Moment, goal: Goal, tried: Sequence[tuple[SceneNode, SceneNode | None, list[Margin]]]
     ) -> Verdict:
-        """Return the verdict of the pair of objects that comes nearest to the goal."""
+        """Return the verdict of the pair of objects that comes nearest to the goal, first of those that were seen."""
         judged = []
         for thing, target, margins in tried:
             belief = self._belief(thing, moment.hand) * (1.0 if target is None else self._belief(target, moment.hand))
@@ -178,19 +187,18 @@ class MemoryVerdict(RewardSource):
             elif goal.relation == PRESSED and thing.id not in self._free:
                 holds = 0.0
                 margins = [Margin(f"the hand was at the {thing.label} already", -self.config.at_hand_m, 1.0)]
-            judged.append((belief * holds, thing, target, margins))
-        probability, thing, target, margins = max(judged, key=lambda one: one[0])
+            probability, unseen = belief * holds, self._unseen(goal, thing, target)
+            judged.append((probability >= SURE and not unseen, probability, thing, target, margins, unseen))
+        _, probability, thing, target, margins, unseen = max(judged, key=lambda one: one[:2])
         far_m = sum(max(0.0, -m.metres) for m in margins)
         self._far_m = max(far_m, self._far_m or 0.0)
         progress = 1.0 - far_m / self._far_m if self._far_m > 0.0 else 1.0
         evidence = tuple(n.last_evidence for n in (thing, target) if n is not None and n.last_evidence)
-        old = [n for n in (thing, target) if n is not None and not self._seen(n)]
-        if probability >= SURE and goal.relation not in _MOMENTS and old:
-            reason = f"the {old[0].label} has not been seen since the episode began"
-            return self._told(moment, CANNOT_TELL, math.nan, math.nan, reason, evidence)
+        if probability >= SURE and goal.relation not in _MOMENTS and unseen:
+            return self._told(moment, CANNOT_TELL, math.nan, math.nan, unseen, evidence)
         if probability >= SURE:
             verdict = self._told(moment, CONFIRMED, probability, 1.0, str(goal), evidence)
-            if goal.relation in _MOMENTS and not old:
+            if goal.relation in _MOMENTS and not unseen:
                 self._latched = verdict
             return verdict
         worst = min(margins, key=lambda m: m.probability)
@@ -200,6 +208,22 @@ class MemoryVerdict(RewardSource):
     def _seen(self, node: SceneNode) -> bool:
         """Whether ``node`` was seen in this episode."""
         return self._began_ns is not None and node.last_seen_ns >= self._began_ns
+
+    def _unseen(self, goal: Goal, *things: SceneNode | None) -> str:
+        """Say which of ``things`` was not seen as the goal's relation demands; empty: all were."""
+        for node in (one for one in things if one is not None):
+            if not self._seen(node):
+                return f"the {node.label} has not been seen since the episode began"
+            if goal.relation in _CARRIED and not self._seen_moved(node, held=goal.relation == HELD):
+                return f"the {node.label} has not been seen since it was moved"
+        return ""
+
+    def _seen_moved(self, node: SceneNode, *, held: bool) -> bool:
+        """Whether ``node`` was last seen where it is believed to be now; one that is ``held``, lifted."""
+        last = self._last[node.id].pose.position
+        if held:
+            return bool(last[2] - self._first[node.id].pose.position[2] > self.config.unseen_m)
+        return float(np.linalg.norm(node.pose.position - last)) <= self.config.unseen_m
 
     def _belief(self, node: SceneNode, hand: Hand | None) -> float:
         hidden = hand is not None and self._at_hand(node, hand) and node.state in ("visible", "occluded")
@@ -380,16 +404,23 @@ class MemoryVerdict(RewardSource):
 
 
 def called(description: str, nodes: Iterable[SceneNode]) -> list[SceneNode]:
-    """Return the nodes that ``description`` names: by its words, else by other words for the same."""
-    wanted = set(description.casefold().split())
-    if not wanted:
-        return []
-    labels = [(node, set(node.label.casefold().split())) for node in nodes]
-    exact = [node for node, words in labels if wanted <= words]
-    if exact:
-        return exact
-    same = {ALIASES.get(word, word) for word in wanted}
-    return [node for node, words in labels if same <= {ALIASES.get(word, word) for word in words}]
+    """Return the nodes that ``description`` names: by its words, else by other words for the same.
+
+    What is called exactly so goes before what has more words before the same last one: "box" names a cereal box only
+    where nothing is called box, and "orange" never names an orange cube.
+    """
+    own = [(node, node.label.casefold().split()) for node in nodes]
+    wanted = description.casefold().split()
+    others = [(node, _in_our_words(words)) for node, words in own]
+    for words, labels in ((wanted, own), (_in_our_words(wanted), others)):
+        named = [(node, label) for node, label in labels if label[-1:] == words[-1:] and set(words) <= set(label)]
+        if named and words:
+            return [node for node, label in named if label == words] or [node for node, _ in named]
+    return []
+
+
+def _in_our_words(words: Iterable[str]) -> list[str]:
+    return [ALIASES.get(word, word) for word in words]
 
 
 def _axes(node: SceneNode) -> Rotation:

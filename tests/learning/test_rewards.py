@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Hand, Pose, SceneN
 from engram.learning.rewards import goal
 from engram.learning.rewards.contract import Moment
 from engram.learning.rewards.goal import Goal, goal_of, kind_of
-from engram.learning.rewards.memory_verdict import MemoryVerdict
+from engram.learning.rewards.memory_verdict import MemoryVerdict, called
 from engram.sim.tasks import MEMORY_TASKS, TASKS, task_class
 
 UPRIGHT = np.array([1.0, 0.0, 0.0, 0.0])
@@ -61,9 +62,13 @@ class Judged:
         self.source = MemoryVerdict()
         self.source.begin(words)
         self.stamp_ns = 0
+        self.sights = Counter()
 
     def see(self, *objects, at=None):
+        """What is visible is seen once more; of what is not, the memory believes what it is said to."""
         self.stamp_ns += SECOND // 10
+        self.sights.update(node.id for node in objects if node.state == "visible")
+        objects = tuple(dataclasses.replace(node, observations=3 + self.sights[node.id]) for node in objects)
         return self.source.judge(Moment(self.stamp_ns, 7, objects, hand() if at is None else at))
 
 
@@ -222,6 +227,52 @@ def test_what_is_not_known_or_was_seen_in_another_episode_alone_is_not_told(obje
     assert math.isnan(verdict.probability) and math.isnan(verdict.progress)
 
 
+@pytest.mark.parametrize(
+    ("words", "place", "at"),
+    [
+        ("put the red cube in the bin", (0.5, 0.2, 0.025), hand()),
+        ("stack the red cube on the blue cube", (0.6, 0.0, 0.06), hand()),
+        ("move the red cube to the mark", (0.3, 0.2, 0.02), hand()),
+        ("pick up the red cube", (0.565, 0.0, 0.08), hand((0.565, 0.0, 0.08), closed=0.5)),
+    ],
+)
+def test_what_is_believed_to_have_moved_with_the_hand_is_not_told_until_it_is_seen(words, place, at):
+    rest = (
+        thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)),
+        thing("blue cube", (0.6, 0.0, 0.02)),
+        thing("mark", (0.3, 0.2, 0.0), (0.07, 0.07, 0.001)),
+    )
+    before, judged = (0.565, 0.0, 0.02), Judged(words)  # beside the blue cube: stacked, it moved by 5 cm
+    judged.see(thing("red cube", before), *rest)
+    assert judged.see(thing("red cube", before, state="occluded"), *rest).outcome == DENIED
+    verdict = judged.see(thing("red cube", place, state="occluded"), *rest, at=at)
+    assert (verdict.outcome, verdict.reason) == (CANNOT_TELL, "the red cube has not been seen since it was moved")
+    assert judged.see(thing("red cube", place), *rest, at=at).outcome == CONFIRMED
+    assert (
+        judged.see(thing("red cube", place, state="occluded"), *rest, at=at).outcome == CONFIRMED
+    )  # it was seen there
+    judged.source.begin(words)
+    again = judged.see(thing("red cube", place, state="occluded", seen_ns=0), *rest, at=at)
+    assert again.outcome != CONFIRMED
+
+
+def test_a_held_thing_that_was_seen_in_the_air_may_be_hidden_on_its_way():
+    judged = Judged("pick up the red cube")
+    judged.see(thing("red cube", (0.5, 0.0, 0.02)))
+    judged.see(thing("red cube", (0.5, 0.0, 0.05)), at=hand((0.5, 0.0, 0.05), closed=0.5))
+    higher = thing("red cube", (0.5, 0.0, 0.15), state="occluded")
+    assert judged.see(higher, at=hand((0.5, 0.0, 0.15), closed=0.5)).outcome == CONFIRMED
+
+
+@pytest.mark.parametrize("hidden", [0, 1])
+def test_of_two_things_of_one_name_the_one_that_was_seen_counts(hidden):
+    bin_, judged = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04)), Judged("put the cube in the bin")
+    judged.see(bin_, *(thing("red cube", (0.5, -0.1 * i, 0.02), number=i) for i in range(2)))
+    states = ("occluded", "visible") if hidden == 0 else ("visible", "occluded")
+    inside = (thing("red cube", (0.46 + 0.08 * i, 0.2, 0.025), number=i, state=states[i]) for i in range(2))
+    assert judged.see(bin_, *inside).outcome == CONFIRMED
+
+
 def test_little_belief_is_no_confirmation():
     bin_ = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04), belief=0.5)
     assert Judged("put the red cube in the bin").see(thing("red cube", (0.5, 0.2, 0.02)), bin_).outcome == CANNOT_TELL
@@ -248,6 +299,43 @@ def test_a_thing_that_the_detector_takes_for_another_kind_is_still_the_one_that_
 def test_a_name_that_nothing_has_is_not_taken_for_another(words):
     bin_ = thing("bin", (0.5, 0.2, 0.02), (0.16, 0.16, 0.04))
     assert Judged(words).see(thing("red cube", (0.5, 0.2, 0.025)), bin_).outcome == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("description", "labels", "named"),
+    [
+        ("orange", ("orange", "orange cube"), ("orange",)),
+        ("orange", ("orange cube",), ()),
+        ("plate", ("hot plate", "plate"), ("plate",)),
+        ("plate", ("hot plate", "plate rack"), ("hot plate",)),
+        ("box", ("cereal box", "Box", "bin"), ("Box",)),
+        ("box", ("bin", "laundry bin"), ("bin",)),
+        ("cube", ("red cube", "blue cube", "cube stand"), ("red cube", "blue cube")),
+        ("red block", ("red cube", "small red cube", "blue cube"), ("red cube",)),
+        ("red cube", ("small red cube", "cube"), ("small red cube",)),
+        ("", ("cube", ""), ()),
+    ],
+)
+def test_a_name_means_what_is_called_exactly_so_then_what_is_one_of_the_kind(description, labels, named):
+    nodes = [thing(label, (0.1 * i, 0.0, 0.02)) for i, label in enumerate(labels)]
+    assert tuple(node.label for node in called(description, nodes)) == named
+
+
+def test_another_thing_whose_name_has_the_word_reaches_no_goal():
+    orange, cube = (
+        thing("orange", (0.5, 0.2, 0.03), (0.06, 0.06, 0.06)),
+        moved("orange cube", (0.4, 0, 0.02), (0.4, 0, 0.15)),
+    )
+    judged = Judged("pick up the orange")
+    judged.see(orange, cube[0])
+    assert judged.see(orange, cube[1], at=hand((0.4, 0.0, 0.15), closed=0.5)).outcome == DENIED
+    plates = thing("hot plate", (0.5, 0.2, 0.02), (0.2, 0.2, 0.04)), thing("plate", (0.3, 0.2, 0.01), (0.2, 0.2, 0.02))
+    spoon = thing("spoon", (0.5, 0.2, 0.05), (0.15, 0.03, 0.02))
+    assert Judged("put the spoon on the plate").see(spoon, *plates).outcome == DENIED
+    boxes = thing("cereal box", (0.5, 0.2, 0.1), (0.2, 0.08, 0.2)), thing("box", (0.3, 0.2, 0.05), (0.2, 0.2, 0.1))
+    inside = thing("red cube", (0.5, 0.2, 0.05))
+    assert Judged("put the cube in the box").see(inside, *boxes).outcome == DENIED
+    assert Judged("put the cube in the box").see(inside, boxes[0]).outcome == CONFIRMED  # nothing else is a box
 
 
 def test_what_carries_is_taken_for_no_other_thing():

@@ -1,10 +1,17 @@
 """A judge is told of what its words name, and only of that; success counts when it was confirmed long enough."""
 
-from engram.core.types import CONFIRMED, DENIED, GraphUpdate, Verdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from engram.core.geometry import from_frame, project
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, DetectedObject, GraphUpdate, Hand, Pose, Verdict
 from engram.learning.rewards.contract import RewardSource
+from engram.learning.rewards.memory_verdict import MemoryVerdict
 from engram.memory.graph_memory import GraphMemory
 from engram.runtime.episode_judge import EpisodeJudge, VerdictHold
-from tests.memory.scenes import WordEncoder, seen, view
+from tests.memory.scenes import CAMERA, CAMERA_HEIGHT, IDENTITY, INTRINSICS, WordEncoder, seen, view
 
 
 class Listing(RewardSource):
@@ -73,3 +80,50 @@ def test_looks_that_are_far_apart_or_come_late_or_are_few_are_no_certainty():
     good = VerdictHold()
     looks = ((10.0, CONFIRMED), (10.1, CONFIRMED), (9.5, DENIED), (10.2, CONFIRMED))
     assert [good.take(Verdict(round(t * 1e9), 1, "memory", what, 0.5)) for t, what in looks][-1]
+
+
+CUBE, INSIDE = (0.4, 0.1, 0.02), (0.6, -0.1, 0.06)
+WORDS = "put the red cube in the bin"
+
+
+def hidden(*places):
+    """Return the depths (32, 32) m of a bare table, with something in front of ``places``."""
+    depth = np.full((32, 32), CAMERA_HEIGHT)
+    for place in places:
+        column, row = (project(from_frame(np.array([place]), CAMERA), INTRINSICS)[0] / 4).astype(int)
+        depth[row - 4 : row + 5, column - 4 : column + 5] = 0.6
+    return depth
+
+
+@pytest.mark.parametrize(("place", "outcome"), [((0.6, -0.1, 0.025), CONFIRMED), (CUBE, DENIED)])
+def test_a_cube_that_nobody_saw_go_into_the_bin_counts_once_it_is_seen_there(place, outcome):
+    """The fingers stop beside the cube, which the arm hides: the memory believes that they took it along."""
+    memory = GraphMemory(encoder=WordEncoder())
+    judge, hold = EpisodeJudge(memory, MemoryVerdict()), VerdictHold()
+    judge.begin(1, WORDS)
+    bin_ = DetectedObject(
+        "bin", Pose(np.array((0.6, -0.1, 0.04)), IDENTITY), score=0.9, position_covariance=np.eye(3) * 9e-6,
+        size=np.array((0.16, 0.16, 0.08)), color=np.full(3, 0.3), embedding=WordEncoder().encode(["bin"])[0],
+    )  # fmt: skip
+    stamp_ns = 0
+
+    def look(objects, at, closed, *out_of_sight):
+        nonlocal stamp_ns
+        stamp_ns += 100_000_000
+        scene = view([bin_, *objects], stamp_ns, hidden(*out_of_sight))
+        scene = replace(scene, hand=Hand(Pose(np.array(at), np.array((0.0, 1.0, 0.0, 0.0))), closed))
+        verdict = judge.judge(1, WORDS, memory.update(scene), scene.hand)
+        return verdict, hold.take(verdict)
+
+    for _ in range(5):
+        look([seen("red cube", CUBE)], (0.2, 0.3, 0.3), 0.0)
+    out_of_sight = (CUBE, INSIDE)
+    for closed in (0.2, 0.5):
+        look([], (0.4, 0.1, 0.03), closed, *out_of_sight)
+    for share in (0.25, 0.5, 0.75, 1.0):
+        look([], np.array((0.4, 0.1, 0.06)) * (1 - share) + np.array(INSIDE) * share, 0.5, *out_of_sight)
+    opened = [look([], INSIDE, closed, *out_of_sight) for closed in (0.2, 0.0, 0.0, 0.0)]
+    assert [(verdict.outcome, ended) for verdict, ended in opened] == [(CANNOT_TELL, False)] * 4
+    assert opened[-1][0].reason == "the red cube has not been seen since it was moved"
+    verdict, _ = [look([seen("red cube", place)], (0.2, 0.3, 0.3), 0.0) for _ in range(5)][-1]
+    assert verdict.outcome == outcome
