@@ -11,10 +11,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,8 +41,8 @@ class Query(StoreArgument):
     """The question."""
     limit: int = 5
     """Most objects in the answer."""
-    utc_offset_h: float = field(default_factory=lambda: time.localtime().tm_gmtoff / 3600)
-    """Local time less UTC [h], for times of day in the question."""
+    utc_offset_h: float | None = None
+    """Local time less UTC [h], for times of day in the question. Default: the time zone of this machine."""
     near: tuple[float, float, float] | None = None
     """Only within ``radius`` of this place [m]."""
     radius: float = 1.0

@@ -219,8 +219,14 @@ class Memory(ABC):
         """Say what the robot is whose memory this is; return what that changed. Skills come from finished tasks."""
         return GraphUpdate(stamp_ns, self.graph().sequence, False, ())
 
-    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:  # noqa: B027 - optional
-        """A task begins; one that still runs is abandoned."""
+    def begin_episode(  # noqa: B027 - optional
+        self, task: str, instruction: str, stamp_ns: int, under_way: bool = False
+    ) -> None:
+        """A task begins; one that still runs is abandoned.
+
+        A task that ran when the process before this one ended goes on if its beginning, at the very same ``stamp_ns``,
+        is told again. ``under_way``: the task may be that one, ``stamp_ns`` is later than its beginning.
+        """
 
     def end_episode(  # noqa: B027 - optional
         self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""

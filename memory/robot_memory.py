@@ -91,6 +91,8 @@ class RobotMemory(Memory):
         for name, lane in self._lanes.items():
             lane.store.restore(self.scene.restored.get(name, ()))
             lane.store.update(replace(known, events=()), known.stamp_ns)
+        if store is not None:  # the process that carried out a task is gone; who only reads has a writer beside it
+            self.episodic.interrupt(known.stamp_ns)
 
     @classmethod
     def open(
@@ -178,7 +180,7 @@ class RobotMemory(Memory):
             limit: most objects and pieces of evidence in the answer.
             robot_place: (3,) m, where a search begins: the advice weighs the way to a place against its chance.
                 Default: where the memory's own robot stands, if it drives and has told.
-            utc_offset_h: local time less UTC [h], for times of day; default: this machine's.
+            utc_offset_h: local time less UTC [h], for times of day; default: the time zone of this machine.
 
         Raises:
             InvalidInputError: the question names a time that does not exist or is still to come.
@@ -186,8 +188,7 @@ class RobotMemory(Memory):
         """
         if not question.strip(" ?"):
             raise InvalidInputError('question: empty; ask for example "where is the red cup"')
-        offset = time.localtime().tm_gmtoff / 3600 if utc_offset_h is None else utc_offset_h
-        asked = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(offset))
+        asked = parse(question, self.now_ns if now_ns is None else now_ns, limit, QuestionConfig(utc_offset_h))
         return self.query(asked.refined(robot_place=robot_place))
 
     @property
@@ -267,10 +268,10 @@ class RobotMemory(Memory):
         self._check_writable("introduce")
         return self._share(self.scene.introduce(agent, embodiment, stamp_ns))
 
-    def begin_episode(self, task: str, instruction: str, stamp_ns: int) -> None:
-        """A task begins."""
+    def begin_episode(self, task: str, instruction: str, stamp_ns: int, under_way: bool = False) -> None:
+        """A task begins, or goes on after a restart."""
         self._check_open()
-        self._lanes["episodic"].write(lambda: self.episodic.begin(task, instruction, stamp_ns))
+        self._lanes["episodic"].write(lambda: self.episodic.begin(task, instruction, stamp_ns, under_way))
 
     def end_episode(
         self, task: str, outcome: str, stamp_ns: int, memory_ids: tuple[str, ...] = (), policy_version: str = ""

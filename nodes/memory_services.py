@@ -94,7 +94,7 @@ class MemoryServices:
 
     def _query(self, request: MemoryQuery.Request) -> MemoryQuery.Response:
         config = self._node.config
-        asking = Asking(self._now_ns(), config.query_limit, config.utc_offset_h)
+        asking = Asking(self._now_ns(), config.query_limit, config.offset_h)
         return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
 
     def _graph(self, request: GetGraph.Request) -> GetGraph.Response:

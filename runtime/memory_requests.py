@@ -34,7 +34,7 @@ class Asking:
 
     now_ns: int
     limit: int
-    utc_offset_h: float = 0.0
+    utc_offset_h: float | None = 0.0  # of local time; None = as this machine's time zone has it at each date
 
 
 @dataclass(frozen=True)

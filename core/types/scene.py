@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,8 @@ MAX_LABEL = 200
 """Longest label of an object, and longest name of a camera [characters]."""
 MAX_PLACE_M = 1e5
 """Farthest place, and greatest extent, that an observation may name [m]: beyond it a sensor or a sender is wrong."""
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+"""What no label may have: control characters, halves of characters and what is none. XML or ROS could not carry it."""
 POSITION_SIGMA_M = 0.01
 """Standard deviation of a detected position whose covariance is not given [m]."""
 
@@ -51,6 +54,9 @@ class DetectedObject:
     def __post_init__(self) -> None:
         if not self.label.strip() or len(self.label) > MAX_LABEL:
             raise InvalidInputError(f"DetectedObject.label: {self.label[:40]!r}, expected 1..{MAX_LABEL} characters")
+        if found := UNPRINTABLE.search(self.label):
+            bad = f"{self.label[:40]!r} has {found.group()!r} at {found.start()}"
+            raise InvalidInputError(f"DetectedObject.label: {bad}, expected printable characters")
         if not 0.0 <= self.score <= 1.0:
             raise InvalidInputError(f"DetectedObject.score: {self.score}, expected 0..1")
         if np.abs(self.pose.position).max() > MAX_PLACE_M:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from engram.core.contracts import MemoryAnswer
 from engram.core.questions import Attribute, FindObject
@@ -12,9 +13,9 @@ from engram.memory.graph.completion import is_default_color
 from engram.memory.query.assemble import assembled
 from engram.memory.query.context import QueryContext
 from engram.memory.query.find_object import sentence, was_never_sure
-from engram.memory.query.grammar import without_articles
+from engram.memory.query.grammar import split_relation, without_articles
 from engram.memory.query.hits import Hits
-from engram.memory.query.names import names
+from engram.memory.query.names import is_known_label, names
 from engram.memory.query.phrases import listed, whereabouts, within
 from engram.memory.query.registry import register
 from engram.perception.color import color_name
@@ -33,9 +34,14 @@ _UNKNOWN: tuple[str, ...] = (
 
 
 def answer_attribute(question: Attribute, context: QueryContext) -> MemoryAnswer:
-    """Say which colour the object has, and whether that is the one in the question."""
-    hits = context.search(context.selection(question))
-    hits = _called(hits, question.text)
+    """Say which colour the object has, and whether that is the one in the question: "the cup on the tray"."""
+    selection, text = context.selection(question), question.text
+    if not is_known_label(context.tracker.columns, context.tracker.history, text):
+        rest, relation, target = split_relation(text)
+        if rest and relation:
+            text = rest
+            selection = replace(selection, text=rest, vector=None, relation=relation, target=target)
+    hits = _called(context.search(selection), text)
     if not hits.nodes:
         text = sentence(FindObject(question.text, now_ns=question.now_ns), context, hits)
         return assembled(question, context, hits, text, 0.0)

@@ -19,6 +19,7 @@ from engram.memory.query.grammar import THING
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import anchors, called
 from engram.memory.query.registry import register
+from engram.memory.query.task_words import contradicts
 from engram.memory.storage.fact_columns import FOREVER
 
 _ALIKE = 0.5
@@ -166,15 +167,16 @@ def _has(node: SceneNode, text: str) -> Verdict:
 def _does(node: SceneNode, question: Capability, context: QueryContext) -> Verdict:
     """Whether it ever succeeded in a task like ``question.text``, in the asked time if there is one."""
     known: Sequence[Skill] = node.embodiment.skills if node.embodiment is not None else ()
-    names, embed = {skill.task for skill in known}, context.embed
+    names, embed = {skill.task for skill in known if not contradicts(question.text, skill.task)}, context.embed
     vector = embed(question.text)
     alike = {name: float(embed(name.replace("_", " ")) @ vector) for name in names}
     best = max(alike.values(), default=0.0)
-    fits = [skill for skill in known if alike[skill.task] >= max(_ALIKE, best - 0.05) and skill.successes]
+    least = max(_ALIKE, best - 0.05)
+    fits = [skill for skill in known if alike.get(skill.task, 0.0) >= least and skill.successes]
     if context.valid_ns is not None:
         fits = [skill for skill in fits if context.valid_ns[0] <= skill.last_ns]
     if not fits:
-        tried = ", ".join(sorted(names)) or "nothing"
+        tried = ", ".join(sorted({skill.task for skill in known})) or "nothing"
         return Verdict(0.0, 0.5, f"has not, as far as I know; it has tried: {tried}")
     skill = max(fits, key=lambda one: (one.rate.low, one.last_ns))
     done = f"did {skill.task.replace('_', ' ')} {skill.successes} of {skill.n} times"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from engram.core.errors import InvalidInputError
 from engram.core.words import WORDS_MAX
 
 _RELATIONS = {
@@ -14,6 +16,14 @@ THING = r"(?:the |a |an |my |your )?"
 _RELATION = re.compile(rf"(?:^|\s)(?P<relation>{'|'.join(sorted(_RELATIONS, key=len, reverse=True))})\s+{THING}(?=\w)")
 _NO_THING = re.compile(r"[^\w\s'-]")
 """No thing's name has this character."""
+_UNREAD = (
+    r"\w+n't|cannot|not|no|never|none|nothing|nobody|neither|nor|without",
+    r"and|&|or|but|except|excluding|besides|than",
+    r"under|underneath|beneath|below|above|over(?= (?!there))|behind|between|among|opposite|against|outside|beyond",
+    r"across|around|off|out of|away from|far from|(?:left|right|front|back) of",
+    r"(?<!you )ever|always|why|how(?! about)",
+)
+_IS_UNREAD = re.compile(rf"(?<!\S)(?:{'|'.join(_UNREAD)})(?!\S)")
 
 
 _OPENINGS = (
@@ -25,6 +35,24 @@ _OPENINGS = (
     r"which objects (?:are|were)",
     r"where", r"find", r"show me", r"(?:is|was|are|were) there(?: a| an| any)?", r"(?:is|was|are|were)",
 )  # fmt: skip
+
+
+def unread_words(words: str) -> tuple[str, ...]:
+    """Return what in ``words``, which describe an object, says more than which one it is, and is not understood.
+
+    >>> unread_words("cup and the bowl"), unread_words("cups are not"), unread_words("big red cup")
+    (('and',), ('not',), ())
+    """
+    return tuple(match[0] for match in _IS_UNREAD.finditer(words.replace("\u2019", "'")))
+
+
+def not_read(said: Iterable[str]) -> InvalidInputError:
+    """Return the error that names words that were not understood with what a question is about."""
+    named = ", ".join(map(repr, said))
+    return InvalidInputError(
+        f"{named}: not understood; a question is about one kind of object, as in 'where is the red cup', and at most "
+        "one relation of on, in, near, held by, as in 'is the cup on the table'"
+    )
 
 
 def without_opening(words: str) -> str:

@@ -19,18 +19,32 @@ hour      := "at 10:00" | "at 9 pm" | "at midnight" | "this morning" | "at lunch
 moment    := "20 minutes ago" | "2026-11-21 10:00" | "at 12.5 s"
 
 A time makes an AtTime of any question. Words of time that fit no rule make it an Unread one, which is answered only
-where they belong to a name. Each kind of question brings its own rule: see :mod:`engram.memory.query.registry`.
+where they belong to a name; so do "not", "and", "under" and the like beside an object. Each kind of question brings
+its own rule: see :mod:`engram.memory.query.registry`.
 """
 
 from __future__ import annotations
 
 import re
 
-from engram.core.questions import AtTime, Capability, Changes, DuringTask, Question, Tasks
+from engram.core.questions import (
+    AtTime,
+    Attribute,
+    Capability,
+    Changes,
+    Count,
+    DuringTask,
+    FindObject,
+    Question,
+    Relation,
+    Tasks,
+)
 from engram.core.words import check_words
 from engram.memory.query import builtin  # noqa: F401 - registers the kinds of questions
 from engram.memory.query.during_task import take_task
+from engram.memory.query.grammar import not_read, unread_words
 from engram.memory.query.registry import understood
+from engram.memory.query.task_words import is_negation
 from engram.memory.query.time_words import not_understood, unread
 from engram.memory.query.times import QuestionConfig, Times
 from engram.memory.query.unread import Unread
@@ -55,9 +69,20 @@ def parse(text: str, now_ns: int, limit: int = 5, config: QuestionConfig | None 
     words, valid = Times(now_ns, config or QuestionConfig()).take(words)
     words, side, task = take_task(words)
     question = understood(words).refined(limit=limit, now_ns=now_ns)
-    if left := [one for one in unread(words) if not (one in _NEWEST and isinstance(question, Changes | Tasks))]:
+    times = [one for one in unread(words) if not (one in _NEWEST and isinstance(question, Changes | Tasks))]
+    others = [one for one in _described(question) if one not in times]
+    if times or others:
         if isinstance(question, Capability) and question.ability == "do":  # the words describe a task, which is no name
-            raise not_understood(left)
-        question = Unread(question, tuple(left))
+            raise not_understood(times) if times else not_read(others)
+        question = Unread(question, tuple(times), tuple(others))
     question = DuringTask(question, side, task) if side else question
     return question if valid is None else AtTime(question, valid, valid[1] if believed else None)
+
+
+def _described(question: Question) -> tuple[str, ...]:
+    """Return the words in the description of an object that were not understood; of a task only "not" and the like."""
+    if isinstance(question, Capability) and question.ability == "do":
+        return tuple(one for one in unread_words(question.text) if is_negation(one))
+    if not isinstance(question, FindObject | Relation | Count | Attribute | Changes | Capability):
+        return ()
+    return tuple(one for name in ("text", "target") for one in unread_words(getattr(question, name, "")))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from engram.core.contracts import MemoryAnswer
-from engram.core.questions import FindObject, Relation
+from engram.core.questions import Count, FindObject, Relation, Selection
 from engram.memory.graph.containment import deep
 from engram.memory.query.assemble import assembled, search_advice
 from engram.memory.query.context import QueryContext
@@ -16,9 +17,14 @@ from engram.memory.query.find_object import answer_from, sentence
 from engram.memory.query.grammar import split_relation, without_articles, without_opening
 from engram.memory.query.hits import Hits
 from engram.memory.query.names import anchors, is_known_label, names
-from engram.memory.query.phrases import named, within
+from engram.memory.query.phrases import named, support, within
 from engram.memory.query.registry import register
+from engram.memory.query.temporal import chances
+from engram.memory.storage.fact_columns import Fact
 
+_CARRIES = ("on", "in")
+_MOST = 1000
+"""More objects of a name than this are not looked through."""
 EMPTY_CONFIDENCE = 0.5
 """How sure "nothing is there" is after a look: an object can be missed, or put there later."""
 
@@ -37,8 +43,60 @@ def answer_relation(question: Relation, context: QueryContext) -> MemoryAnswer:
         hits = hits.chosen([i for i, node in enumerate(hits.nodes) if names(question.text, node.label)])
     if hits.nodes:
         return answer_from(about, context, hits)
+    carried, links = indirect(question, context, replace(selection, limit=_MOST), question.text)
+    if carried.nodes:
+        found = answer_from(about, context, carried.chosen(range(min(question.limit, len(carried.nodes)))))
+        return replace(found, text=f"{found.text} {_chain(links[0], context)}")
     elsewhere = context.search(replace(selection, relation="", target=""))
     return _denied(question, about, context, elsewhere)
+
+
+def indirect(
+    question: Relation | Count, context: QueryContext, selection: Selection, text: str
+) -> tuple[Hits, list[list[Fact]]]:
+    """Return the objects called ``text`` that stand in the relation by way of others, best first: a spoon on a tray on
+    the table is on the table.
+
+    Returns:
+        What is believed, each with the chance that what carries it is there; and for each what its carriers stand on or
+        in, the lowest last.
+    """
+    if question.relation not in _CARRIES or not question.target:
+        return Hits(), []
+    hits = context.search(replace(selection, text=text, relation="", target=""))
+    targets = set(anchors(context.tracker, question.target, selection if context.is_past else None))
+    order, links, sure = list[int](), list[list[Fact]](), list(hits.confidence)
+    for i, (node, fact) in enumerate(zip(hits.nodes, hits.facts, strict=True)):
+        if node.state == "absent" or not hits.is_believed(i) or not names(text, node.label):
+            continue
+        below = _carriers(fact, targets, context)
+        if below and below[-1].relation == question.relation:
+            order.append(i)
+            links.append(below)
+            rows = np.array([one.row for one in below])
+            asked = replace(selection, valid_ns=context.valid_ns or (context.now_ns(question),) * 2)
+            sure[i] *= float(np.prod(chances(context.tracker, rows, asked, context.retrieval)))
+    return replace(hits, confidence=tuple(sure)).chosen(order), links
+
+
+def _carriers(fact: Fact | None, targets: Collection[str], context: QueryContext) -> list[Fact]:
+    """Return the facts of what carries the object of ``fact``, up to the one that stands on or in ``targets``."""
+    history, found, seen = context.tracker.history, list[Fact](), set[str]()
+    while fact is not None and fact.relation in _CARRIES and fact.target not in targets and fact.target not in seen:
+        seen.add(fact.target)
+        rows = history.select(context.valid_ns, context.believed_ns, [fact.target])
+        there = [one for one in history.facts(rows) if one.present]
+        fact = max(there, key=lambda one: (one.valid_from, one.believed_from), default=None)
+        if fact is not None:
+            found.append(fact)
+    return found if fact is not None and fact.relation in _CARRIES and fact.target in targets else []
+
+
+def _chain(links: Sequence[Fact], context: QueryContext) -> str:
+    """Say where what carries an object stands: "The tray is on the table."."""
+    be = "was" if context.is_past else "is"
+    text = "; ".join(f"the {one.label} {be} {support(context.tracker, one)}" for one in links)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _contents(question: Relation, context: QueryContext, hits: Hits) -> MemoryAnswer:

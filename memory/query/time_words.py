@@ -11,8 +11,8 @@ from engram.core.errors import InvalidInputError
 SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-PARTS = {"morning": (5, 12), "afternoon": (12, 18), "evening": (18, 23), "night": (20, 24)}
-"""Parts of the day [h]; that a meal is one is a setting."""
+PARTS = {"morning": (5, 12), "afternoon": (12, 18), "evening": (18, 23), "night": (20, 29)}
+"""Parts of the day [h]: a night ends where the morning of the next day begins. That a meal is one is a setting."""
 HOURS = {"midnight": 0, "noon": 12, "midday": 12}
 """Times of day that have a name [h]."""
 ACCEPTED = (

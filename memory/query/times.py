@@ -23,6 +23,8 @@ _YEAR_NS = 365 * DAY
 _DATES_NS = 8000 * _YEAR_NS
 """Nor is what is more: Python's years have four digits."""
 _JUST_BEFORE_NS = 1000
+_HOUR = 3600 * SECOND
+_ONE_DAY = dt.timedelta(days=1)
 MEALS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"breakfast": (7.5, 8.5), "lunch": (12.0, 13.0), "dinner": (18.5, 19.5), "supper": (18.5, 19.5)}
 )
@@ -46,13 +48,13 @@ _PREPOSITIONS = (*_BOUNDS, *_SIDES, "between", "and", "to", "during", "throughou
 class QuestionConfig:
     """What times of day mean."""
 
-    utc_offset_h: float = 0.0
-    """Local time less UTC [h]; stamps are UTC."""
+    utc_offset_h: float | None = 0.0
+    """Local time less UTC [h]; stamps are UTC. None = the time zone of this machine, as it is at each date."""
     named: Mapping[str, tuple[float, float]] = field(default_factory=lambda: MEALS)
     """Begin and end of named times of day [h]."""
 
     def __post_init__(self) -> None:
-        if not -14.0 <= self.utc_offset_h <= 14.0:
+        if self.utc_offset_h is not None and not -14.0 <= self.utc_offset_h <= 14.0:
             raise InvalidInputError(f"utc_offset_h: {self.utc_offset_h}, expected -14..14 hours")
 
 
@@ -95,17 +97,18 @@ class _Stretch:
     end: int
     whole: bool = True  # since, until: with what lies between begin and end, as a day, not a meal
     day: bool = False  # which day is meant was said
-    around: _Span | None = None  # the day that "before" and "after" stay within; None = they do not
+    around: dt.date | None = None  # the day that "before" and "after" stay within; None = they do not
 
 
 class Times:
     """Takes the expressions of time out of a sentence."""
 
     def __init__(self, now_ns: int, config: QuestionConfig) -> None:
-        self._zone = dt.timezone(dt.timedelta(hours=config.utc_offset_h))
+        offset_h = config.utc_offset_h  # a datetime without a zone is one of this machine's
+        self._zone = None if offset_h is None else dt.timezone(dt.timedelta(hours=offset_h))
         self._now_ns, self._named = now_ns, config.named
         self._now = dt.datetime.fromtimestamp(now_ns / 1e9, self._zone)
-        self._day = _stamp(self._now.replace(hour=0, minute=0, second=0, microsecond=0))
+        self._today = self._now.date()
 
     def take(self, words: str) -> tuple[str, _Span | None]:
         """Return the rest of ``words`` and the interval [ns] that was meant; None = now.
@@ -162,8 +165,9 @@ class Times:
         bound = bounds[0] if bounds else times[0]
         stretch = self._stretch(times, None)
         span = self._bounded(bound, stretch)
-        if span[0] > self._now_ns and not stretch.day:  # the last one there was
-            span = self._bounded(bound, self._stretch(times, self._day - DAY))
+        for back in (1, 2):  # the last one there was; "at 2 at night" is of the day after
+            if span[0] > self._now_ns and not stretch.day:
+                span = self._bounded(bound, self._stretch(times, self._today - back * _ONE_DAY))
         return span
 
     def _bounded(self, bound: _Time, stretch: _Stretch) -> _Span:
@@ -171,9 +175,10 @@ class Times:
         begin, end = stretch.begin, stretch.end
         lower, upper = (min(0, begin), self._now_ns)
         if bound.of_day and stretch.around is not None:
-            lower, upper = stretch.around
+            day = stretch.around
+            lower, upper = self._at(day), self._at(day, DAY if end <= self._at(day, DAY) else 2 * DAY)
             if begin == lower and bound.side in ("before", "until"):  # midnight: the one at the end of a day
-                begin, lower = (begin + DAY, lower) if stretch.day else (begin, lower - DAY)
+                begin, lower = (upper, lower) if stretch.day else (begin, self._at(day, -DAY))
         if bound.side == "before" or (bound.side == "until" and bound.of_day):
             return lower, begin - _JUST_BEFORE_NS
         if bound.side == "until":
@@ -189,27 +194,32 @@ class Times:
             raise not_understood(time.text for time in (*others, *first, *last))
         day = self._date_of(others[0]) if others else None
         days = [next((self._date_of(time) for time in group if self._has_date(time)), None) for group in (first, last)]
-        a = self._stretch(first, days[1] if day is None else day)
-        b = self._stretch(last, days[0] if day is None else day)
-        begin = a.begin if a.whole and first[0].side != "after" else a.end
-        end = b.end if b.whole and last[0].side != "before" else b.begin
         timed = [any(time.of_day for time in group) for group in (first, last)]
+        days_of = [(days[1] if day is None else day) or self._today, (days[0] if day is None else day) or self._today]
+        begin, end = self._ends(first, last, days_of)
         if end < begin and timed[1] and days[1] is None:
-            end += DAY
+            days_of[1] += _ONE_DAY
         elif end < begin and timed[0] and days[0] is None:
-            begin -= DAY
+            days_of[0] -= _ONE_DAY
+        begin, end = self._ends(first, last, days_of)
         if all(timed) and day is None and days == [None, None] and begin > self._now_ns:
-            begin, end = begin - DAY, end - DAY
+            begin, end = self._ends(first, last, [one - _ONE_DAY for one in days_of])
         if end < begin:
             raise InvalidInputError(f"{' '.join(time.text for time in (*first, *last))!r}: ends before it begins")
         return begin, end
 
-    def _stretch(self, times: Sequence[_Time], default: int | None) -> _Stretch:
+    def _ends(self, first: Sequence[_Time], last: Sequence[_Time], days: Sequence[dt.date]) -> _Span:
+        """Return the interval [ns] from ``first`` to ``last``, of which times of day without a day are of ``days``."""
+        a, b = self._stretch(first, days[0]), self._stretch(last, days[1])
+        begin = a.begin if a.whole and first[0].side != "after" else a.end
+        return begin, b.end if b.whole and last[0].side != "before" else b.begin
+
+    def _stretch(self, times: Sequence[_Time], default: dt.date | None) -> _Stretch:
         """Return what a day, a time of day, both, or one other time mean.
 
         Args:
             times: as they were said.
-            default: the day that a time of day without one is of [ns]; None = today.
+            default: the day that a time of day without one is of; None = today.
         """
         days = [time for time in times if self._has_date(time) and time.kind != "iso"]
         hours = [time for time in times if time.of_day]
@@ -217,25 +227,24 @@ class Times:
             return self._alone(times[0])
         if not hours or len(times) != len(hours) + len(days) or len(days) > 1:
             raise not_understood(time.text for time in times)
-        hour = hours[0] if len(hours) == 1 else self._clock_of(hours)
-        day = self._date_of(days[0]) if days else self._day if default is None else default
-        begin, end = self._of_day(hour)
-        if days and days[0].kind == "night" and end <= DAY // 2:  # last night at 2 am
-            day += DAY
-        said = bool(days) or default is not None or hour.this
-        return _Stretch(day + begin, day + end, hour.kind != "meal", said, (day, day + DAY))
+        begin, end = self._of_day(hours[0]) if len(hours) == 1 else self._clock_of(hours)
+        this = any(hour.this for hour in hours)
+        day = self._date_of(days[0]) if days else self._today if default is None else default
+        if days and days[0].kind == "night":
+            begin, end = _of_night(hours[0], begin, end)
+        elif this and not days and any(hour.said == "night" for hour in hours):
+            day = self._tonight()
+        said = bool(days) or default is not None or this
+        return _Stretch(self._at(day, begin), self._at(day, end), hours[0].kind != "meal", said, day)
 
-    def _clock_of(self, hours: Sequence[_Time]) -> _Time:
-        """Return the time of day that "at 9 in the evening" means."""
+    def _clock_of(self, hours: Sequence[_Time]) -> _Span:
+        """Return the time since midnight [ns] that "at 9 in the evening" or "at 2 at night" means, as a span."""
         clocks, parts = ([time for time in hours if time.kind == kind] for kind in ("clock", "part"))
         if len(clocks) == len(parts) == 1 and len(hours) == 2:
             begin, end = self._of_day(parts[0])
-            at, plain = tw.since_midnight(clocks[0].said), clocks[0].said.removesuffix("o'clock").strip()
-            twelve = plain.endswith("am") or plain in tw.HOURS
-            if at + DAY // 2 <= end and begin > at > 0 and not twelve:
-                return replace(clocks[0], said=f"{plain} pm", this=parts[0].this)
-            if begin <= at <= end:
-                return replace(clocks[0], this=parts[0].this)
+            at = _within(clocks[0].said, begin, end)
+            if at is not None:
+                return at, at
         raise not_understood(time.text for time in hours)
 
     def _of_day(self, time: _Time) -> _Span:
@@ -250,12 +259,10 @@ class Times:
 
     def _alone(self, time: _Time) -> _Stretch:
         """Return what a time that is none of any day means."""
-        if time.is_day:
+        if time.is_day or time.kind == "night":
+            begin, end = (0, 24) if time.is_day else tw.PARTS["night"]
             day = self._date_of(time)
-            return _Stretch(day, day + DAY, day=True)
-        if time.kind == "night":
-            day, (begin, end) = self._date_of(time), tw.PARTS["night"]
-            return _Stretch(day + begin * 3600 * SECOND, day + end * 3600 * SECOND, day=True)
+            return _Stretch(self._at(day, begin * _HOUR), self._at(day, end * _HOUR), day=True)
         if time.kind == "window":
             return self._window(time)
         at = self._moment(time)
@@ -280,14 +287,14 @@ class Times:
         if seconds is not None or back or unit not in ("week", "month", "year"):
             length = round((tw.unit_seconds(unit) if seconds is None else seconds) * SECOND)
             return _Stretch(self._now_ns - length, self._now_ns, day=True)
-        today = self._now.replace(hour=0, minute=0, second=0, microsecond=0)
         if unit == "week":
-            begin = self._day - self._now.weekday() * DAY
-            before = begin - 7 * DAY
+            start = self._today - dt.timedelta(days=self._today.weekday())
+            earlier = start - dt.timedelta(days=7)
         else:
-            start = today.replace(day=1) if unit == "month" else today.replace(day=1, month=1)
-            begin, earlier = _stamp(start), start - dt.timedelta(days=1)
-            before = _stamp(earlier.replace(day=1) if unit == "month" else earlier.replace(day=1, month=1))
+            start = self._today.replace(day=1) if unit == "month" else self._today.replace(day=1, month=1)
+            earlier = (start - _ONE_DAY).replace(day=1)
+            earlier = earlier if unit == "month" else earlier.replace(month=1)
+        before, begin = self._at(earlier), self._at(start)
         return _Stretch(before, begin, day=True) if first == "last" else _Stretch(begin, self._now_ns, day=True)
 
     @staticmethod
@@ -295,23 +302,34 @@ class Times:
         """Whether a time says which day it is of."""
         return time.is_day or time.kind in ("night", "iso") or (time.kind == "ago" and tw.seconds(time.said)[1])
 
-    def _date_of(self, time: _Time) -> int:
-        """Return when the day began that ``time`` names [ns]."""
+    def _date_of(self, time: _Time) -> dt.date:
+        """Return the day that ``time`` names."""
         said = time.said.removesuffix("'s")
         back = {"day before yesterday": 2, "yesterday": 1, "last night": 1, "today": 0, "tomorrow": -1}
         if time.kind == "ago":
             days = round(tw.seconds(said)[0] * SECOND) // DAY
-            return self._day - days * DAY
+            if days >= self._today.toordinal() - 366:
+                raise InvalidInputError(f"{said!r}: expected at most {self._today.toordinal() - 367} days")
+            return self._today - dt.timedelta(days=days)
         if time.kind == "iso":
-            return self._day + (self._moment(time) - self._day) // DAY * DAY
-        if said == "tonight":  # it began yesterday
-            return self._day if self._now.hour >= tw.PARTS["morning"][0] else self._day - DAY
+            return dt.datetime.fromtimestamp(self._moment(time) // SECOND, self._zone).date()
+        if said == "tonight":
+            return self._tonight()
         if time.kind == "weekday":
             day = tw.WEEKDAYS.index(said.removeprefix("last "))
-            return self._day - ((self._now.weekday() - day) % 7 or 7) * DAY
+            return self._today - dt.timedelta(days=(self._today.weekday() - day) % 7 or 7)
         if said in back:
-            return self._day - back[said] * DAY
-        return _stamp(self._date(said, "a date such as 2026-11-21"))
+            return self._today - dt.timedelta(days=back[said])
+        return self._date(said, "a date such as 2026-11-21").date()
+
+    def _tonight(self) -> dt.date:
+        """Return the day on which this night begins; before the morning it began yesterday."""
+        return self._today if self._now.hour >= tw.PARTS["morning"][0] else self._today - _ONE_DAY
+
+    def _at(self, day: dt.date, since_ns: int = 0) -> int:
+        """Return the stamp [ns] at which the clock shows ``since_ns`` after the begin of ``day``."""
+        clock = dt.datetime.combine(day, dt.time(), self._zone) + dt.timedelta(seconds=since_ns // SECOND)
+        return _stamp(clock) + since_ns % SECOND
 
     def _date(self, said: str, expected: str) -> dt.datetime:
         try:
@@ -395,6 +413,25 @@ def _is_clock(time: _Time, bound: bool, beside: bool) -> bool:
     if re.fullmatch("[a-z]+", time.said) and time.said not in tw.HOURS:  # "at two tables"
         return sided and beside
     return sided or (beside and (":" in time.said or time.said in tw.HOURS or time.said.endswith(("am", "pm"))))
+
+
+def _within(clock: str, begin: int, end: int) -> int | None:
+    """Return the time since midnight [ns] that ``clock`` says of a part of the day; None = it has none such.
+
+    "at 9 at night" is 21:00, "at 2 at night" 2:00 of the next day.
+    """
+    at, plain = tw.since_midnight(clock), clock.removesuffix("o'clock").strip()
+    twelve = plain.endswith(("am", "pm")) or plain in tw.HOURS
+    return next((at + on for on in ((0, DAY) if twelve else (0, DAY // 2, DAY)) if begin <= at + on <= end), None)
+
+
+def _of_night(hour: _Time, begin: int, end: int) -> _Span:
+    """Return the times since midnight [ns] that ``hour``, ``begin`` to ``end`` of any day, means of a night."""
+    night = tw.PARTS["evening"][0] * _HOUR, tw.PARTS["night"][1] * _HOUR
+    at = _within(hour.said, *night) if hour.kind == "clock" else None
+    if at is not None:
+        return at, at
+    return (begin + DAY, end + DAY) if end <= DAY // 2 else (begin, end)  # "last night before breakfast"
 
 
 def _is_number(first: Sequence[_Time], last: Sequence[_Time]) -> bool:

@@ -1,7 +1,8 @@
-"""Unread: a question with words of time that were not understood, such as "before the meeting"."""
+"""Unread: a question with words that were not understood, such as "before the meeting" or "under the bowl"."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from engram.core.questions import Question, Selection
 from engram.core.types.basics import set_fields
 from engram.memory.graph.tracker import Tracker
 from engram.memory.query.context import QueryContext
-from engram.memory.query.grammar import singulars
+from engram.memory.query.grammar import not_read, singulars
 from engram.memory.query.names import known_names, names
 from engram.memory.query.registry import answer, register
 from engram.memory.query.time_words import not_understood
@@ -20,13 +21,16 @@ from engram.memory.query.time_words import not_understood
 
 @dataclass(frozen=True)
 class Unread(Question):
-    """``question``, if the words ``said`` belong to a name, such as that of a monday mug; else there is no answer.
+    """``question``, if the words of time ``said`` and the ``others`` belong to a name; else there is no answer.
+
+    Such names are monday mug, and salt and pepper shaker.
 
     Only the memory that is asked knows its names.
     """
 
     question: Question
     said: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         inner = self.question
@@ -45,18 +49,23 @@ class Unread(Question):
 
 
 def answer_unread(question: Unread, context: QueryContext) -> MemoryAnswer:
-    """Answer the inner question if its words of time belong to a known name.
+    """Answer the inner question if its unread words belong to a known name.
 
     Raises:
-        InvalidInputError: they do not; lists the forms of times that are understood.
+        InvalidInputError: they do not; lists what is understood.
     """
     inner = question.question
     asked = [one for name in ("text", "target") for one in singulars(getattr(inner, name, "")) if one]
     labels = [label for label in _labels(context.tracker) if any(_is_meant(text, label) for text in asked)]
-    left = [said for said in question.said if not any(names(said, label) for label in labels)]
-    if left:
-        raise not_understood(left)
+    for said, error in ((question.said, not_understood), (question.others, not_read)):
+        if left := [one for i, one in enumerate(said) if not _belongs(one, said[:i].count(one), labels)]:
+            raise error(left)
     return answer(inner, context)
+
+
+def _belongs(said: str, before: int, labels: Collection[str]) -> bool:
+    """Whether ``said``, which was said ``before`` times before, is as often in one of ``labels``."""
+    return any(names(said, label) and max(1, label.casefold().split().count(said)) > before for label in labels)
 
 
 def _is_meant(text: str, label: str) -> bool:

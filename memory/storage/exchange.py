@@ -14,10 +14,10 @@ from xml.etree import ElementTree
 import networkx as nx
 import numpy as np
 
-from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, EngramError, StoreError
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
-from engram.memory.storage.embodiment_json import embodiment_from
-from engram.memory.storage.records import SCHEMA, TABLES, Column
+from engram.memory.storage.imported import graph_head, imported, imported_embodiment, printable, readable_json
+from engram.memory.storage.records import SCHEMA, TABLES, Column, nodes_from
 from engram.memory.storage.references import check_references
 from engram.memory.storage.snapshots import Stored
 from engram.memory.storage.store import GraphStore
@@ -57,7 +57,7 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
     Raises:
         StoreError: naming ``name``, the line and the field: not JSON, of another schema, of an unknown table, or a
             field is missing or holds something else. Or the file was cut off or altered, or a row names one that is
-            not there.
+            not there, or a node is none that a memory may take in.
     """
     digest = hashlib.sha256()
     lines = _lines(source, name, digest)
@@ -69,6 +69,10 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
         raise StoreError(f"{name} line {number}: schema {about.get('schema')}, this version reads {SCHEMA}")
     head = f"{name} line {number}"
     sequence, stamp_ns = (_field(about, key, int, head) for key in ("sequence", "stamp_ns"))
+    try:
+        graph_head(stamp_ns, sequence)
+    except EngramError as error:
+        raise StoreError(f"{head}: {error}") from error
     rest = _field(about, "about", dict, head)
     rows: dict[str, dict[int, Mapping[str, np.ndarray]]] = {table: {} for table in TABLES}
     for number, row in lines:
@@ -78,6 +82,7 @@ def read_jsonl(source: TextIO, name: str = "import") -> Stored:
             if next(lines, None) is not None:
                 raise StoreError(f"{where}: lines follow the end line")
             check_references(tables, name)
+            _check_nodes(tables, name)
             return Stored(tables, sequence, stamp_ns, rest)
         _put(rows, row, where)
     raise StoreError(
@@ -94,6 +99,18 @@ def _put(rows: Mapping[str, dict[int, Mapping[str, np.ndarray]]], row: Mapping[s
     if index < 0:
         raise StoreError(f"{where}: field 'row': {index}, expected 0 or above")
     rows[row["table"]][index] = {key: _values(row, key, column, where) for key, column in TABLES[row["table"]].items()}
+
+
+def _check_nodes(tables: Tables, name: str) -> None:
+    """Raise StoreError where a node is none that a memory may take in. What it says stays as it is."""
+    try:
+        for _, node, _ in nodes_from(tables):
+            try:
+                imported(node)
+            except EngramError as error:
+                raise StoreError(f"{name}: node {node.id!r}: {error}") from error
+    except DAMAGED as error:
+        raise StoreError(f"{name}: table 'nodes': {error!r}") from error
 
 
 def _tables(
@@ -142,15 +159,17 @@ def to_networkx(graph: GraphUpdate) -> nx.DiGraph:
         numbers = {**_named("", "xyz", node.pose.position), **_named("q", "wxyz", node.pose.quaternion),
                    **_named("size_", "xyz", node.size), **_named("color_", "rgb", node.color)}  # fmt: skip
         out.add_node(
-            node.id, layer=node.layer, label=node.label, state=node.state, belief=node.belief, **numbers,
-            frame=node.pose.frame, observations=node.observations,
+            printable(node.id), layer=node.layer, label=printable(node.label), state=node.state, belief=node.belief,
+            **numbers, frame=printable(node.pose.frame), observations=node.observations,
             first_seen_ns=str(node.first_seen_ns), last_seen_ns=str(node.last_seen_ns),
-            first_evidence=node.first_evidence, last_evidence=node.last_evidence,
+            first_evidence=printable(node.first_evidence), last_evidence=printable(node.last_evidence),
             covariance=json.dumps(node.position_covariance.tolist()),
             embedding=base64.b64encode(node.embedding.astype("<f4").tobytes()).decode(),
             embodiment="" if node.embodiment is None else json.dumps(asdict(node.embodiment)),
         )  # fmt: skip
-    out.add_edges_from((edge.source, edge.target, {"relation": edge.relation}) for edge in graph.edges)
+    out.add_edges_from(
+        (printable(edge.source), printable(edge.target), {"relation": edge.relation}) for edge in graph.edges
+    )
     return out
 
 
@@ -164,12 +183,14 @@ def from_networkx(graph: nx.DiGraph, name: str = "import") -> GraphUpdate:
     for node_id, data in graph.nodes(data=True):
         try:
             nodes.append(_node(str(node_id), data))
-        except (*DAMAGED, InvalidInputError) as error:
+        except (*DAMAGED, EngramError) as error:
             raise StoreError(f"{name} node {node_id!r}: {error!r}") from error
     edges = (SceneEdge(str(a), str(b), str(relation)) for a, b, relation in graph.edges(data="relation") if relation)
-    about = graph.graph
-    return GraphUpdate(int(about.get("stamp_ns", 0)), int(about.get("sequence", 1)), True, tuple(nodes),
-                       tuple(sorted(edges, key=str)))  # fmt: skip
+    try:
+        head = graph_head(int(graph.graph.get("stamp_ns", 0)), int(graph.graph.get("sequence", 1)))
+    except DAMAGED as error:
+        raise StoreError(f"{name}: stamp_ns or sequence of the graph: {error}") from error
+    return GraphUpdate(*head, True, tuple(nodes), tuple(sorted(edges, key=str)))
 
 
 def read_graphml(path: Path) -> GraphUpdate:
@@ -182,17 +203,19 @@ def read_graphml(path: Path) -> GraphUpdate:
 
 
 def _node(node_id: str, data: Mapping[str, Any]) -> SceneNode:
-    pose = Pose(_array(data, "", "xyz"), _array(data, "q", "wxyz", (1.0, 0.0, 0.0, 0.0)), data.get("frame", "map"))
-    vector = np.frombuffer(base64.b64decode(data.get("embedding", "")), "<f4")
-    return SceneNode(
-        node_id, data["layer"], data["label"], pose,
+    text = {key: str(value) for key, value in data.items()}
+    turn = _array(data, "q", "wxyz", (1.0, 0.0, 0.0, 0.0))
+    pose = Pose(_array(data, "", "xyz"), turn, text.get("frame", "map"))
+    vector = np.frombuffer(base64.b64decode(text.get("embedding", "")), "<f4")
+    return imported(SceneNode(
+        node_id, text["layer"], text["label"], pose,
         np.array(json.loads(data["covariance"])) if "covariance" in data else np.eye(3) * 1e-2,
         _array(data, "size_", "xyz", (0.1,) * 3), _array(data, "color_", "rgb", (0.5,) * 3),
         vector.astype(np.float32) if len(vector) else np.zeros(EMBEDDING_DIM, np.float32),
-        float(data.get("belief", 0.9)), data.get("state", "unseen"), int(data.get("first_seen_ns", 0)),
-        int(data.get("last_seen_ns", 0)), int(data.get("observations", 1)), data.get("first_evidence", ""),
-        data.get("last_evidence", ""), embodiment_from(json.loads(body)) if (body := data.get("embodiment")) else None,
-    )  # fmt: skip
+        float(data.get("belief", 0.9)), text.get("state", "unseen"), int(data.get("first_seen_ns", 0)),
+        int(data.get("last_seen_ns", 0)), int(data.get("observations", 1)), text.get("first_evidence", ""),
+        text.get("last_evidence", ""), imported_embodiment(json.loads(text.get("embodiment") or "null")),
+    ))  # fmt: skip
 
 
 def _named(prefix: str, axes: str, values: np.ndarray) -> dict[str, float]:
@@ -227,10 +250,20 @@ def _values(row: Mapping[str, Any], key: str, column: Column, where: str) -> np.
     kinds = str if text else int if column.dtype.startswith("i") else int | float
     try:
         if len(values) == column.width and all(isinstance(value, kinds) for value in values):
-            return np.array(values, object if text else column.dtype)
-    except OverflowError:  # an integer that the column has no room for
+            if text:
+                return np.array([_readable(value, row["table"]) for value in values], object)
+            with np.errstate(over="ignore"):
+                numbers = np.array(values, column.dtype)
+            if np.isfinite(numbers).all():
+                return numbers
+    except (OverflowError, ValueError, RecursionError):  # a number that the column has no room for, or no JSON
         pass
-    raise StoreError(f"{where}: field {key!r}: {values}, expected {column.width} x {column.dtype}")
+    raise StoreError(f"{where}: field {key!r}: {str(values)[:200]}, expected {column.width} x {column.dtype}")
+
+
+def _readable(text: str, table: str) -> str:
+    """Return a text without halves of characters: those of ``words`` are plain, all others JSON."""
+    return text.encode(errors="replace").decode() if table == "words" else readable_json(text)
 
 
 def _lines(source: TextIO, name: str, digest: Any) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from engram.core.errors import InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
 from engram.core.geometry import make_pose, rotation
 from engram.core.types import EMBEDDING_DIM, GraphUpdate, Pose, SceneEdge, SceneNode
-from engram.memory.storage.embodiment_json import embodiment_from
+from engram.memory.storage.imported import graph_head, imported, imported_embodiment
 
 _LAYERS = {"building": ("BUILDINGS", "B"), "room": ("ROOMS", "R"), "place": ("PLACES", "p"), "object": ("OBJECTS", "O")}
 _AGENT = "a"
@@ -63,7 +63,7 @@ def load(path: Path) -> GraphUpdate:
     """Return the graph in ``path``: of ours as it was saved, of Hydra with what it says.
 
     Raises:
-        StoreError: ``path`` cannot be read.
+        StoreError: ``path`` cannot be read, or a node, which is named, is none that a memory may take in.
     """
     dsg = _spark_dsg()
     try:
@@ -75,7 +75,10 @@ def load(path: Path) -> GraphUpdate:
     for entry in found.nodes:
         layer = "agent" if isinstance(entry.attributes, dsg.AgentNodeAttributes) else heights.get(entry.layer.layer)
         if layer is not None:
-            node = _node(entry, layer)
+            try:
+                node = imported(_node(entry, layer))
+            except (*DAMAGED, EngramError) as error:
+                raise StoreError(f"{path} node {entry.id.category}{entry.id.category_id}: {error!r}") from error
             nodes.append(node)
             ids[entry.id.value] = node.id
     edges = []
@@ -86,7 +89,11 @@ def load(path: Path) -> GraphUpdate:
             target = ends[1] if ends[0] == source else ends[0]
             edges.append(SceneEdge(source, str(target), relation))
     about = found.metadata.get().get(_KEY, {"stamp_ns": 0, "sequence": 1})
-    return GraphUpdate(about["stamp_ns"], about["sequence"], True, tuple(nodes), tuple(sorted(edges, key=str)))
+    try:
+        head = graph_head(about["stamp_ns"], about["sequence"])
+    except DAMAGED as error:
+        raise StoreError(f"{path}: {error!r}") from error
+    return GraphUpdate(*head, True, tuple(nodes), tuple(sorted(edges, key=str)))
 
 
 def _attributes(dsg: Any, node: SceneNode) -> Any:
@@ -127,7 +134,7 @@ def _node(entry: Any, layer: str) -> SceneNode:
             ours["id"], layer, ours["label"], pose, np.array(ours["covariance"]),
             np.array(ours["size"]), np.array(ours["color"]), np.array(ours["embedding"], np.float32), ours["belief"],
             ours["state"], ours["first_seen_ns"], ours["last_seen_ns"], ours["observations"], ours["first_evidence"],
-            ours["last_evidence"], embodiment_from(body) if (body := ours.get("embodiment")) else None,
+            ours["last_evidence"], imported_embodiment(ours.get("embodiment")),
         )  # fmt: skip
     size, turn, label = np.full(3, 0.1), Rotation.identity(), layer
     color: np.ndarray = np.full(3, 0.5)

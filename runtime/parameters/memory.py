@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from engram.core.errors import InvalidInputError
 from engram.runtime.parameters import BoundNodeConfig, StepNodeConfig, param
 
 
@@ -45,5 +47,17 @@ class MemoryNodeConfig(BoundNodeConfig, StepNodeConfig):
     """P(missed | there) / P(missed | gone) where the camera saw through its place: lower gives objects up sooner."""
     background_share: float = param(0.05, 0.0, 1.0)
     """Share of one core for the consolidation of habits."""
-    utc_offset_h: float = param(0.0, -14.0, 14.0)
-    """Local time less UTC [h], for times of day in questions."""
+    utc_offset_h: float = math.nan
+    """Local time less UTC [h], -14 .. 14, for times of day in questions; nan (.nan in YAML): the machine's time zone,
+    at the date that is asked about."""
+
+    def __post_init__(self) -> None:
+        if not (math.isnan(self.utc_offset_h) or -14.0 <= self.utc_offset_h <= 14.0):
+            raise InvalidInputError(
+                f"utc_offset_h: {self.utc_offset_h}, expected -14..14 hours, or nan for the machine's time zone"
+            )
+
+    @property
+    def offset_h(self) -> float | None:
+        """``utc_offset_h``; None: the machine's time zone."""
+        return None if math.isnan(self.utc_offset_h) else self.utc_offset_h

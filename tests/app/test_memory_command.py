@@ -1,6 +1,7 @@
 """``engram memory ...`` on a store on disk."""
 
 import dataclasses
+import datetime as dt
 import json
 import os
 import re
@@ -8,6 +9,8 @@ import resource
 import shutil
 import subprocess
 import sys
+import time
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -57,6 +60,32 @@ def test_it_answers_now_then_and_from_a_past_snapshot(store, capsys):
     first = list_snapshots(store)[-1].id
     past = engram(capsys, "query", "--store", store, "--snapshot", first, "where is the red cup")[1]
     assert "The red cup is at x 0.40" in past
+
+
+def berlin(month, day, hour, minute=0):
+    """Return the stamp of a time of 2025 in Berlin."""
+    return round(dt.datetime(2025, month, day, hour, minute, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()) * SECOND
+
+
+def test_times_of_day_are_those_of_the_machine_at_their_date_unless_an_offset_is_given(tmp_path, capsys, monkeypatch):
+    """A cup is moved at half past ten, once in summer and once in winter: today's offset is wrong for one of them."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        with RobotMemory.open(tmp_path / "memory", encoder=default_text_encoder()) as memory:
+            for stamp, x in ((berlin(7, 5, 10), 0.4), (berlin(7, 5, 10, 30), 0.5), (berlin(11, 29, 10, 30), 0.6)):
+                for second in range(4):
+                    memory.update(view([thing("red cup", (x, 0.1, 0.02))], stamp + second * SECOND))
+            found = [memory.ask(f"where was the cup {when}") for when in ("2025-07-05 10:01", "2025-11-29 11:00")]
+            assert [one.nodes[0].pose.position[0] for one in found] == pytest.approx([0.4, 0.6], abs=0.02)
+        asked = ("query", "--store", tmp_path / "memory")
+        for when, x in (("2025-07-05 10:01", 0.4), ("2025-07-05 10:31", 0.5), ("2025-11-29 11:00", 0.6)):
+            assert f"The red cup was at x {x:.2f}" in engram(capsys, *asked, f"where was the red cup {when}")[1]
+        utc = engram(capsys, *asked, "--utc-offset-h", "0", "where was the red cup 2025-07-05 8:01")[1]
+        assert "The red cup was at x 0.40" in utc
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_history_tells_when_it_was_true_and_when_it_was_believed(store, capsys):

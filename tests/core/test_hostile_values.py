@@ -26,6 +26,11 @@ HERE = Pose(np.array([0.4, 0.1, 0.02]))
         ({"pose": Pose(np.array([1e160, 0.0, 0.0]))}, "pose"),
         ({"label": "  "}, "label"),
         ({"label": "x" * 10_000}, "label"),
+        ({"label": "cup\x07"}, r"label: 'cup\\x07' has '\\x07' at 3, expected printable characters"),
+        ({"label": "cup\x1b[2J"}, "label"),
+        ({"label": "red\ncup"}, "label"),
+        ({"label": "\ud800"}, r"label: '\\ud800' has"),
+        ({"label": "cup\uffff"}, "label"),
         ({"position_covariance": np.array([[1.0, 5, 0], [-5, 1, 0], [0, 0, 1]])}, "position_covariance"),
         ({"position_covariance": -np.eye(3)}, "position_covariance"),
         ({"position_covariance": 1e300 * np.eye(3)}, "position_covariance"),
@@ -36,6 +41,11 @@ HERE = Pose(np.array([0.4, 0.1, 0.02]))
 def test_an_object_that_cannot_be_is_refused(changes, named):
     with pytest.raises(InvalidInputError, match=f"DetectedObject.{named}"):
         replace(DetectedObject("red cup", HERE), **changes)
+
+
+@pytest.mark.parametrize("label", ["rote Tasse ☕", "tasse\u00a0rouge", "👩\u200d🍳", "红杯子", "كوب"])
+def test_a_label_may_be_in_any_language(label):
+    assert DetectedObject(label, HERE).label == label
 
 
 @pytest.mark.parametrize("stamp_ns", [2**63, -1, 0.5, float("nan")])

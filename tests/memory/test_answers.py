@@ -405,6 +405,142 @@ def test_a_question_with_a_name_of_time_is_asked_of_all_stores_at_its_place(tmp_
         assert memory.query(question.refined(place=np.array([2.0, 0.0, 0.0]))).nodes == ()
 
 
+# -- other words that are not understood ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("is the red cup not on the tray", "'not'"),
+        ("isn't the red cup on the tray", '"isn\'t"'),
+        ("isn\u2019t the red cup on the tray", '"isn\'t"'),
+        ("where isn't the red cup", '"isn\'t"'),
+        ("what is not on the tray", "'not'"),
+        ("which cups are not on the tray", "'not'"),
+        ("how many cups are not on the tray", "'not'"),
+        ("is there no cup", "'no'"),
+        ("is nothing on the tray", "'nothing'"),
+        ("has the cup never been on the tray", "'never'"),
+        ("was the cup ever on the tray", "'ever'"),
+        ("was the cup always on the tray", "'always'"),
+        ("where are the red cup and the bowl", "'and'"),
+        ("how many cups and bowls are there", "'and'"),
+        ("is the cup on the tray or in the bowl", "'or'"),
+        ("what is on the tray except the cup", "'except'"),
+        ("is the cup under the bowl", "'under'"),
+        ("what is behind the bowl", "'behind'"),
+        ("is the cup above the bowl", "'above'"),
+        ("is the cup off the tray", "'off'"),
+        ("is the cup left of the bowl", "'left of'"),
+        ("is the cup bigger than the bowl", "'than'"),
+        ("is the cup red and blue", "'and'"),
+        ("is the cup not red", "'not'"),
+        ("did the cup not move", "'not'"),
+        ("what happened to the cup and the bowl", "'and'"),
+        ("which robot can reach the cup and the bowl", "'and'"),
+        ("why is the cup on the tray", "'why'"),
+        ("how big is the cup", "'how'"),
+        ("how many cups fell on the tray", "'fell'"),
+        ("how many things moved", "'moved'"),
+        ("how many small objects are on the tray", "'small'"),
+    ],
+)
+def test_other_words_that_are_not_understood_are_named_and_no_answer_is_given(cups, words, said):
+    with pytest.raises(InvalidInputError, match=rf"^{said}: not understood; .*'where is the red cup'.* on, in, near"):
+        ask(cups, words)
+
+
+@pytest.mark.parametrize(
+    ("label", "words"),
+    [
+        ("salt and pepper shaker", "where is the salt and pepper shaker"),
+        ("salt and pepper shaker", "where is the salt and pepper"),
+        ("salt and pepper shaker", "how many salt and pepper shakers are there"),
+        ("no smoking sign", "what color is the no smoking sign"),
+        ("under cabinet light", "is the under cabinet light on the tray"),
+    ],
+)
+def test_other_words_in_a_known_name_are_understood(label, words):
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    watch(memory, [seen(label, (0.4, 0, 0.03), color=(1.0, 0.0, 0.0)), seen("cup", (0.5, 0, 0.03))])
+    assert [node.label for node in ask(memory, words).nodes] == [label]
+    with pytest.raises(InvalidInputError, match="not understood; a question is about one kind of object"):
+        ask(memory, "where are the cup and the salt and pepper shaker")
+
+
+def test_where_something_was_ever_seen_is_asked_as_before(cups):
+    for words in ("have you ever seen the red cup", "did you ever see the red cup", "is the red cup over there"):
+        assert ask(cups, words).nodes[0].label == "red cup"
+
+
+# -- what stands on something that stands on it ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def stacked():
+    """A spoon on a plate on a tray, and a cup beside the plate."""
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    plate = seen("plate", (0.4, 0.0, 0.02), size=(0.2, 0.2, 0.02))
+    watch(memory, [plate, seen("spoon", (0.4, 0.0, 0.05)), seen("cup", (0.4, 0.13, 0.03))])
+    return memory
+
+
+@pytest.mark.parametrize(("when", "be"), [("", "is"), (" at 2 s", "was")])
+def test_a_spoon_on_a_plate_on_the_tray_is_on_the_tray(stacked, when, be):
+    direct, found = (ask(stacked, f"{be} the spoon on the {what}{when}") for what in ("plate", "tray"))
+    assert direct.nodes[0].label == found.nodes[0].label == "spoon"
+    said = direct.text.replace(f"{direct.confidence:.2f}", f"{found.confidence:.2f}")  # which a past answer tells
+    assert found.text == f"{said} The plate {be} on the tray."
+    assert 0.9 < found.confidence < direct.confidence + 1e-9
+    assert ask(stacked, f"{be} the cup on the plate{when}").text.startswith("No: ")
+    assert ask(stacked, f"{be} the spoon in the tray{when}").text.startswith("No: ")
+
+
+def test_what_stands_there_by_way_of_something_else_is_counted_before_none(stacked):
+    assert ask(stacked, "how many spoons are on the tray").text == "I know of 1 spoon on the tray: the spoon."
+    assert (
+        ask(stacked, "how many objects are on the tray").text
+        == "I know of 2 objects on the tray: the cup and the plate."
+    )
+
+
+def test_a_glimpsed_plate_carries_nothing_for_sure():
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    spoon = seen("spoon", (0.4, 0.0, 0.05))
+    watch(memory, [spoon], frames=3)
+    memory.update(view([spoon, seen("plate", (0.4, 0.0, 0.02), size=(0.2, 0.2, 0.02), score=0.3)], 3 * SECOND))
+    assert ask(memory, "is the spoon on the tray", 4 * SECOND).confidence < 0.5
+
+
+# -- things of a colour ----------------------------------------------------------------------------------------------
+
+
+def test_things_of_a_colour_are_counted():
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    on = [seen("red cup", (0.35, 0, 0.03)), seen("blue cup", (0.45, 0, 0.03)), seen("red bowl", (0.4, 0.1, 0.03))]
+    beside = [seen("cup", (0.7, 0, 0.03), color=(1.0, 0.0, 0.0)), seen("green cup", (0.5, 0.3, 0.03)),
+              seen("orange", (0.7, 0.2, 0.03)), seen("orange cube", (0.7, -0.2, 0.03))]  # fmt: skip
+    watch(memory, [*on, *beside])
+    for words, told in (
+        ("how many red objects are on the tray", "I know of 2 red objects on the tray: the red bowl and the red cup."),
+        ("how many red things are there", "I know of 3 red things: the cup, the red bowl and the red cup."),
+        ("how many blue items are on the tray", "I know of 1 blue item on the tray: the blue cup."),
+        ("how many green objects are on the tray", "I know of no green object on the tray."),
+        ("how many of the cups are green", "I know of 1 green cup: the green cup."),
+        ("how many yellow cups are there", "I know of no yellow cup."),
+        ("how many oranges are there", "I know of 2 oranges: the orange and the orange cube."),
+    ):
+        assert ask(memory, words).text == told
+
+
+def test_a_measured_colour_counts_where_no_name_says_one():
+    memory = GraphMemory(encoder=WordEncoder(), places=(TRAY,))
+    watch(
+        memory, [seen("cup", (0.4, 0, 0.03), color=(1.0, 0.0, 0.0)), seen("cup", (0.5, 0, 0.03), color=(0.0, 1.0, 0.0))]
+    )
+    assert ask(memory, "how many red cups are on the tray").text == "I know of 1 red cup on the tray: the cup."
+
+
 # -- attributes ------------------------------------------------------------------------------------------------------
 
 
@@ -447,6 +583,11 @@ def test_every_colour_that_can_be_asked_for_is_one_that_perception_names_or_is_t
     rgb = [colorsys.hsv_to_rgb(h, s, v) for h in hues for s, v in ((1, 1), (1, 0.4))] + [(v,) * 3 for v in (0, 0.5, 1)]
     named = {color_name(np.array(one)) for one in rgb}
     assert named == set(COLORS) - set(_LOOKS_LIKE) and named >= {one for many in _LOOKS_LIKE.values() for one in many}
+
+
+def test_a_colour_is_asked_of_what_stands_where_it_is_said_to(cups):
+    assert ask(cups, "is the cup on the tray green").text.startswith("No: the cup on the tray is ")
+    assert ask(cups, "is the bowl on the tray red").text.startswith("Yes: the bowl on the tray is red; it is at x 0.40")
 
 
 def test_what_nobody_measures_is_not_made_up(cups):

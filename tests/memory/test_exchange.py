@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import io
 import json
+import re
 from dataclasses import replace
 
 import networkx as nx
@@ -200,6 +203,135 @@ def test_graphml_of_others_needs_layer_label_and_place(tmp_path):
     (tmp_path / "no.graphml").write_text("nonsense")
     with pytest.raises(StoreError, match=r"no\.graphml: not GraphML"):
         read_graphml(tmp_path / "no.graphml")
+
+
+CUP = {"layer": "object", "label": "cup", "x": 0.1, "y": 0.1, "z": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("x", 1e300, r"position \[1e\+300, 0\.1, 0\.1\] m, expected at most 100000 m"),
+        ("label", " ", "label: ' ', expected 1..200 characters"),
+        ("label", "x" * 201, "expected 1..200 characters"),
+        ("layer", "banana", "unknown layer 'banana'; valid: agent, building, object, place, room"),
+        ("state", "banana", "unknown state 'banana'; valid: absent, occluded, unseen, visible"),
+        ("covariance", "[[-1,0,0],[0,-1,0],[0,0,-1]]", "expected a symmetric matrix without negative"),
+        ("first_seen_ns", str(10**30), "first_seen_ns: 10+, expected a whole number of -46"),
+        ("last_seen_ns", str(-(2**63)), "last_seen_ns: -9223372036854775808, expected a whole number of"),
+        ("last_seen_ns", "inf", "inf"),
+        ("observations", "-5", "observations: -5, expected a whole number of 1..2147483647"),
+        ("observations", 10**30, "observations: 10+, expected a whole number of 1..2147483647"),
+        ("embedding", base64.b64encode(np.full(384, np.nan, "<f4").tobytes()).decode(), "384 of 384 .*not finite"),
+        ("embodiment", '{"kind": 5, "sensors": [], "skills": []}', "embodiment: 5, expected a text"),
+        ("embodiment", '{"kind": "arm", "joints": 1e999, "sensors": [], "skills": []}', "joints"),
+    ],
+)
+def test_a_node_of_graphml_that_cannot_be_is_named_and_none_is_taken_in(field, value, said):
+    graph = nx.DiGraph()
+    graph.add_node("good", **CUP)
+    graph.add_node("bad", **CUP | {field: value})
+    with pytest.raises(StoreError, match=rf"import node 'bad': .*{said}"):
+        from_networkx(graph)
+
+
+@pytest.mark.parametrize(
+    ("three", "said"),
+    [
+        ({"size_x": -1.0, "size_y": 1.0, "size_z": 1.0}, r"size: \[-1\.0, 1\.0, 1\.0\] m, expected 0..100000"),
+        ({"color_r": 1e300, "color_g": 1.0, "color_b": 1.0}, r"color: \[1e\+300, 1\.0, 1\.0\], expected rgb of 0..1"),
+    ],
+)
+def test_a_size_or_a_color_that_cannot_be_is_named(three, said):
+    graph = nx.DiGraph()
+    graph.add_node("bad", **CUP, **three)
+    with pytest.raises(StoreError, match=f"node 'bad': .*{said}"):
+        from_networkx(graph)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("stamp_ns", "abc"), ("stamp_ns", str(10**30)), ("sequence", "-1"), ("sequence", "inf")]
+)
+def test_a_stamp_or_a_sequence_of_graphml_that_is_none_is_named(field, value):
+    with pytest.raises(StoreError, match=f"import: stamp_ns or sequence of the graph: .*{value[:3]}"):
+        from_networkx(nx.DiGraph(**{field: value}))
+
+
+def test_what_looks_like_an_embedding_is_made_of_unit_length():
+    graph = nx.DiGraph()
+    graph.add_node("cup", **CUP, embedding=base64.b64encode(np.full(384, 1e30, "<f4").tobytes()).decode())
+    (cup,) = from_networkx(graph).nodes
+    assert np.linalg.norm(cup.embedding) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_words_that_xml_cannot_hold_are_exported_and_read_back_without_them(stored, tmp_path):
+    """An earlier version took them in: labels, and names of cameras."""
+    graph = RobotMemory(stored=stored, encoder=WordEncoder()).graph()
+    odd = [replace(node, label=f"red\tcup\x07 {node.id}", last_evidence="front\x1b@5") for node in graph.nodes]
+    nx.write_graphml(to_networkx(replace(graph, nodes=tuple(odd))), tmp_path / "now.graphml")
+    again = read_graphml(tmp_path / "now.graphml")
+    assert {one.label for one in again.nodes} == {f"red cup\N{REPLACEMENT CHARACTER} {one.id}" for one in graph.nodes}
+    assert {one.last_evidence for one in again.nodes} == {"front\N{REPLACEMENT CHARACTER}@5"}
+
+
+def with_node(stored, column, row, value):
+    """The rows of ``stored`` with another value in a column of the cup."""
+    nodes = {name: values.copy() for name, values in stored.tables["nodes"].items()}
+    cup = next(i for i, text in enumerate(nodes["text"][:, 0]) if "Tasse" in str(text))
+    nodes[column][cup, row] = value if column != "text" else value(str(nodes["text"][cup, 0]))
+    return replace(stored, tables={**stored.tables, "nodes": nodes})
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value", "said"),
+    [
+        ("number", 0, 1e300, r"node 'object_0001': DetectedObject\.pose: .*at most 100000 m"),
+        ("number", 7, -1.0, r"node 'object_0001': DetectedObject\.position_covariance"),
+        ("number", 16, -1.0, r"node 'object_0001': DetectedObject\.size"),
+        ("number", 22, 7.0, "table 'nodes': .*belief"),
+        ("number", 0, np.inf, r"line \d+: field 'number': .*expected 23 x f8"),
+        ("time", 1, 2**63 - 1, "node 'object_0001': last_seen_ns: 9223372036854775807"),
+        ("time", 2, -5, "node 'object_0001': observations: -5"),
+        ("text", 0, lambda text: text.replace("rote Tasse ☕", " "), "node 'object_0001': .*label: ' '"),
+        ("text", 0, lambda text: text.replace("object", "banana", 2), "unknown layer 'banana'"),
+    ],
+)
+def test_a_node_of_json_lines_that_cannot_be_is_named(stored, column, row, value, said):
+    with pytest.raises(StoreError, match=f"import:? .*{said}"):
+        read_jsonl(io.StringIO(exported(with_node(stored, column, row, value))))
+
+
+@pytest.mark.parametrize("field", ["sequence", "stamp_ns"])
+def test_a_head_of_json_lines_that_cannot_be_is_named(stored, field):
+    with pytest.raises(StoreError, match=f"import line 1: {field}: 10+, expected a whole number"):
+        read_jsonl(io.StringIO(exported(replace(stored, **{field: 10**30}))))
+
+
+def test_a_place_that_does_not_fit_into_its_column_is_refused(stored):
+    """Of a fact; it has 32 bits."""
+    far = re.sub(r'"place": \[0\.4\d*', '"place": [1e300', exported(stored))
+    with pytest.raises(StoreError, match=r"line \d+: field 'place': \[1e\+300, .*expected 3 x f4"):
+        read_jsonl(io.StringIO(far))
+
+
+def test_json_lines_of_an_earlier_version_with_a_control_character_in_a_label_stay_as_they_are(stored):
+    odd = with_node(stored, "text", 0, lambda text: text.replace("rote Tasse", "rote\\u0007 Tasse"))
+    again = read_jsonl(io.StringIO(exported(odd)))
+    np.testing.assert_array_equal(again.tables["nodes"]["text"], odd.tables["nodes"]["text"])
+    labels = [node.label for node in RobotMemory(stored=again, encoder=WordEncoder()).graph().nodes]
+    assert "rote\x07 Tasse ☕" in labels
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\ud800"])
+def test_halves_of_characters_are_replaced_which_nobody_could_publish(stored, half):
+    text = exported(with_node(stored, "text", 0, lambda text: text.replace("rote", "r🙂te")))
+    lines = [line.replace("r🙂te", json.dumps(half)[1:-1]) for line in text.splitlines(keepends=True)[:-1]]
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    end = json.loads(text.splitlines()[-1])
+    end["end"]["sha256"] = digest
+    again = read_jsonl(io.StringIO("".join(lines) + json.dumps(end)))
+    labels = [node.label for node in RobotMemory(stored=again, encoder=WordEncoder()).graph().nodes]
+    assert "? Tasse ☕" in labels
 
 
 def test_places_come_from_a_file_and_hold_what_is_in_them(tmp_path):

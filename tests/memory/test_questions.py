@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -341,8 +342,101 @@ def test_an_offset_that_no_place_on_earth_has_is_refused():
 
 
 def test_after_midnight_tonight_is_the_night_that_began_the_day_before():
-    assert parse("where was the cup tonight", at(21, 2)).valid_ns == (at(20, 20), at(21, 0))
+    assert parse("where was the cup tonight", at(21, 2)).valid_ns == (at(20, 20), at(21, 2))
+    assert parse("where was the cup this night", at(21, 2)).valid_ns == (at(20, 20), at(21, 2))
     assert parse("where was the cup tonight", at(21, 22)).valid_ns == (at(21, 20), at(21, 22))
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("last night", at(20, 20), at(21, 5)),
+        ("at night", at(20, 20), at(21, 5)),
+        ("in the night", at(20, 20), at(21, 5)),
+        ("yesterday night", at(20, 20), at(21, 5)),
+        ("on tuesday night", at(17, 20), at(18, 5)),
+        ("since last night", at(20, 20), NOW),
+        ("after last night", at(21, 5), NOW),
+        ("until last night", ALWAYS, at(21, 5)),
+        ("before last night", ALWAYS, at(20, 20)),
+        ("after tuesday night", at(18, 5), NOW),
+        ("after the night", at(21, 5), NOW),
+        ("at 9 at night", at(20, 21), at(20, 21)),
+        ("at 2 at night", at(21, 2), at(21, 2)),
+        ("at 12 at night", at(21, 0), at(21, 0)),
+        ("last night at 9", at(20, 21), at(20, 21)),
+        ("last night at 11:30", at(20, 23, 30), at(20, 23, 30)),
+        ("last night at 7", at(20, 19), at(20, 19)),
+        ("last night at 3", at(21, 3), at(21, 3)),
+        ("last night at midnight", at(21, 0), at(21, 0)),
+        ("on tuesday night at 2 am", at(18, 2), at(18, 2)),
+    ],
+)
+def test_a_night_ends_where_the_next_morning_begins(words, start, end):
+    query = parse(f"where was the red cup {words}", NOW)
+    assert query.text == "red cup"
+    assert query.valid_ns[0] == start and abs(query.valid_ns[1] - end) <= 1000
+
+
+def test_at_an_hour_of_the_night_that_is_still_to_come_is_the_last_one_there_was():
+    assert parse("where was the cup at 2 at night", at(21, 1)).valid_ns == (at(20, 2), at(20, 2))
+
+
+# -- the time zone of the machine ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def berlin(monkeypatch):
+    """The machine stands in Berlin, where summer time ended on 25 October 2026 at 3:00."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def local(month: int, day: int, hour: int, minute: int = 0) -> int:
+    """Return the stamp of a time of 2026 in Berlin."""
+    return round(dt.datetime(2026, month, day, hour, minute, tzinfo=ZoneInfo("Europe/Berlin")).timestamp() * 10**9)
+
+
+@pytest.mark.parametrize(
+    ("words", "start", "end"),
+    [
+        ("on saturday at 10:00", local(10, 24, 10), local(10, 24, 10)),
+        ("2026-10-24 10:00", local(10, 24, 10), local(10, 24, 10)),
+        ("3 days ago at 10:00", local(10, 24, 10), local(10, 24, 10)),
+        ("on saturday", local(10, 24, 0), local(10, 25, 0)),
+        ("on sunday", local(10, 25, 0), local(10, 26, 0)),
+        ("on saturday night", local(10, 24, 20), local(10, 25, 5)),
+        ("on sunday after lunch", local(10, 25, 13), local(10, 26, 0)),
+        ("since sunday", local(10, 25, 0), local(10, 27, 9)),
+        ("between saturday and monday", local(10, 24, 0), local(10, 27, 0)),
+        ("last week", local(10, 19, 0), local(10, 26, 0)),
+        ("this month", local(10, 1, 0), local(10, 27, 9)),
+        ("last month", local(9, 1, 0), local(10, 1, 0)),
+        ("at 8:00", local(10, 27, 8), local(10, 27, 8)),
+        ("at 10:00", local(10, 26, 10), local(10, 26, 10)),
+        ("from saturday 22:00 to 6:00", local(10, 24, 22), local(10, 25, 6)),
+        ("2026-10-24T08:00Z", local(10, 24, 10), local(10, 24, 10)),
+    ],
+)
+def test_times_of_day_are_those_of_the_machine_at_their_date(berlin, words, start, end):
+    query = parse(f"where was the red cup {words}", local(10, 27, 9), QuestionConfig(utc_offset_h=None))
+    assert (query.text, query.valid_ns) == ("red cup", (start, end))
+
+
+def test_a_machine_that_lost_an_hour_had_a_shorter_day(berlin):
+    config = QuestionConfig(utc_offset_h=None)
+    day = parse("where was the cup yesterday", local(3, 30, 9), config).valid_ns
+    assert day == (local(3, 29, 0), local(3, 30, 0)) and day[1] - day[0] == 23 * 3600 * 10**9
+    morning = parse("where was the cup yesterday at 10:00", local(3, 30, 9), config).valid_ns
+    assert morning == (local(3, 29, 10), local(3, 29, 10))
+
+
+def test_more_days_than_there_were_are_named():
+    with pytest.raises(InvalidInputError, match=r"'999999999 days ago': expected at most 73[0-9]{4} days"):
+        parse("where was the cup 999999999 days ago at 10:00", NOW)
 
 
 @pytest.mark.parametrize("date", ["9999-12-31", "0001-01-01"])

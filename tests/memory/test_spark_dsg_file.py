@@ -72,3 +72,36 @@ def test_what_is_no_graph_is_named(tmp_path):
     (tmp_path / "no.json").write_text("{}")
     with pytest.raises(StoreError, match=r"no\.json: not a graph of spark_dsg"):
         load(tmp_path / "no.json")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("label", "", "label: '', expected 1..200 characters"),
+        ("size", [-1.0, 1.0, 1.0], "size"),
+        ("covariance", (-np.eye(3)).tolist(), "position_covariance"),
+        ("observations", -5, "observations: -5"),
+        ("last_seen_ns", 2**62, "last_seen_ns"),
+        ("state", "banana", "unknown state 'banana'"),
+        ("frame", 5, "TypeError"),
+    ],
+)
+def test_a_node_that_cannot_be_is_named(tmp_path, field, value, said):
+    memory = RobotMemory(encoder=WordEncoder())
+    memory.update(view([seen("red cup", (0.4, 0.1, 0.02))], 10**9))
+    save(memory.graph(), tmp_path / "graph.json")
+    graph = spark_dsg.DynamicSceneGraph.load(str(tmp_path / "graph.json"))
+    (cup,) = graph.get_layer(spark_dsg.DsgLayers.OBJECTS).nodes
+    about = cup.attributes.metadata.get()
+    cup.attributes.metadata.set({"engram": about["engram"] | {field: value}})
+    graph.save(str(tmp_path / "graph.json"))
+    with pytest.raises(StoreError, match=rf"graph\.json node O\d+: .*{said}"):
+        load(tmp_path / "graph.json")
+
+
+def test_a_stamp_of_the_graph_that_is_none_is_named(tmp_path):
+    graph = spark_dsg.DynamicSceneGraph()
+    graph.metadata.set({"engram": {"stamp_ns": "abc", "sequence": 1}})
+    graph.save(str(tmp_path / "graph.json"))
+    with pytest.raises(StoreError, match=r"graph\.json: .*stamp_ns: abc"):
+        load(tmp_path / "graph.json")

@@ -11,7 +11,7 @@ from engram.core.questions import AtTime, Changes, Count, DuringTask, FindObject
 from engram.memory.graph.places import table
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.query.language import parse
-from engram.memory.query.task_words import means
+from engram.memory.query.task_words import contradicts, means
 from engram.memory.query.unread import Unread
 from engram.memory.robot_memory import RobotMemory, RobotMemoryConfig
 from engram.memory.storage.store import GraphStore
@@ -146,10 +146,105 @@ def test_a_time_that_is_none_is_named_with_the_forms_that_are_understood(life):
         ("press the left button", "press the right button", False),
         ("open drawer", "open_drawer", True),
         ("the", "open the drawer", False),
+        ("on", "turn on the stove", False),
+        ("put the cube on the table", "take the cube out of the bin and put it on the table", True),
+        ("put the cube back in the bin", "put the cube into the bin", True),
+        ("put the red cube away", "put the red cube away", True),
+        ("turn the stove off", "please turn off the stove", True),
+        ("turned off the stove", "turn the stove off, then close the door", True),
+        ("turn off the stove", "turn_off_stove", True),
+        ("turn on the lamp", "turn on the stove and the lamp", True),
+        ("pick up the cube", "grasp the red cube", True),
+        ("put the cube down", "place the cube on the table", True),
+        ("take out the cube", "take the cube out of the bin", True),
+        ("take the cup from the table", "take the cup off the table", True),
+        ("move the cube to the bin", "put the cube in the bin", True),
+        ("press on the button", "press the red button", True),
+        ("put the lid on", "put the lid on the pot", True),
+        ("pick the cube", "pick the cube, not the ball", True),
+        ("pick up the cup", "pick up the cup without touching the bowl", True),
+        ("put the cup on the table", "do not spill the water and put the cup on the table", True),
+        ("not open the drawer", "do not open the drawer", True),
     ],
 )
 def test_all_words_of_a_question_must_be_in_the_task_in_their_order(text, told, same):
     assert means(text, told) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("turn off the stove", "turn on the stove"),
+        ("turn the stove off", "turn on the stove"),
+        ("turn off the stove", "turn on the stove and switch off the lamp"),
+        ("turn off the stove", "switch off the lamp and turn on the stove"),
+        ("turn on the stove and turn off the lamp", "turn off the stove and turn on the lamp"),
+        ("put the cube in the bin", "take the cube out of the bin and put it on the table"),
+        ("take the cube into the bin", "take the cube out of the bin and put it on the table"),
+        ("put the cup on the table", "move the cup off the table"),
+        ("move the cup off", "move the cup onto the table"),
+        ("move the cube to the bin", "move the cube from the bin"),
+        ("push the lever down", "push the lever up"),
+    ],
+)
+def test_a_task_that_went_the_other_way_is_not_meant(text, told):
+    assert not means(text, told)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("open the drawer", "do not open the drawer"),
+        ("open the drawer", "don't open the drawer"),
+        ("not open the drawer", "open the drawer"),
+        ("open the door", "open the drawer but not the door"),
+        ("pick the ball", "pick the cube, not the ball"),
+        ("touch the bowl", "pick up the cup without touching the bowl"),
+        ("spill the water", "do not spill the water and put the cup on the table"),
+    ],
+)
+def test_what_was_told_not_to_be_done_was_not_done(text, told):
+    assert not means(text, told)
+
+
+def test_the_other_way_is_no_such_task():
+    memory = made()
+    memory.begin_episode("turn_on_stove", "turn on the stove", 10 * SECOND)
+    memory.end_episode("turn_on_stove", "succeeded", 20 * SECOND)
+    for words in (
+        "did you turn off the stove",
+        "how often did you turn the stove off",
+        "when did you turn off the stove",
+    ):
+        none = ask(memory, words, 40)
+        assert none.text == "I have no task like that in my memory; the most alike is 'turn on the stove'."
+        assert none.confidence == 0.0
+    assert ask(memory, "did you turn the stove on", 40).text.startswith("Yes: 'turn on the stove' succeeded")
+
+
+def test_a_robot_that_did_the_other_way_did_not_do_it():
+    assert contradicts("turned off the stove", "turn_on_stove") and contradicts("put it in the bin", "take_out_of_bin")
+    assert not contradicts("turned off the stove", "turn_off_stove") and not contradicts(
+        "turn the stove", "turn_on_stove"
+    )
+    for words in ("which robot did not open the drawer", "which robots cannot reach the cup"):
+        with pytest.raises(InvalidInputError, match=r"^'(?:not|cannot)': not understood; a question is about one kind"):
+            parse(words, 7)
+
+
+def test_last_night_goes_on_after_midnight():
+    morning = 1_795_257_000 * SECOND  # 21 November 2026, 10:30 UTC
+    memory = made()
+    for hours, place in ((14, HERE), (8.5, THERE), (1, THERE)):
+        begin = morning - round(hours * 3600) * SECOND
+        for second in range(4):
+            memory.update(view([seen("red cup", place)], begin + second * SECOND))
+    moved = memory.query(parse("what moved last night", morning))
+    assert moved.text.startswith("The red cup moved to the table 8 hours ago.")
+    memory.begin_episode("open_drawer", "open the drawer", morning - 8 * 3600 * SECOND)
+    memory.end_episode("open_drawer", "succeeded", morning - 8 * 3600 * SECOND + SECOND)
+    for words in ("did you open the drawer last night", "did you open the drawer at night"):
+        assert memory.query(parse(words, morning)).text.startswith("Yes: 'open the drawer' succeeded 8 hours ago")
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """The memory's services without their topics, on a memory small enough to check by hand."""
 
+import datetime as dt
+import time
 from contextlib import closing
 
 import numpy as np
@@ -15,6 +17,7 @@ from engram.nodes.messages import requests
 from engram.runtime import memory_requests
 from engram.runtime.graph_mirror import GraphMirror
 from engram.runtime.memory_requests import Asking, question_of, undecided
+from engram.runtime.parameters.memory import MemoryNodeConfig
 from engram_interfaces.srv import MemoryMerge, MemoryQuery
 from tests.memory.scenes import WordEncoder, seen, view
 
@@ -49,6 +52,28 @@ def ask(memory, **fields):
 def merge(memory, request):
     guess = requests.guess_from_msg(request.transform)
     return memory_requests.merge(memory, request.store_path, guess, undo=request.undo)[0]
+
+
+def test_a_service_reads_times_of_day_in_the_zone_of_the_machine_unless_an_offset_is_set(monkeypatch):
+    """In Berlin, 10:00 is 8:00 UTC in summer and 9:00 in winter."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        for config, hours in ((MemoryNodeConfig(), (8, 9)), (MemoryNodeConfig(utc_offset_h=0.0), (10, 10))):
+            asking = Asking(1_795_000_000 * SECOND, 5, config.offset_h)
+            for date, hour in zip(("2026-07-05", "2026-11-10"), hours, strict=True):
+                asked = requests.asked_from_msg(MemoryQuery.Request(text=f"where was the cup {date} 10:00"))
+                utc = dt.datetime.fromisoformat(f"{date}T{hour:02}:00Z").timestamp()
+                assert question_of(asked, asking).valid_ns[0] == round(utc) * SECOND
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize("hours", [14.5, -15.0, float("inf")])
+def test_an_offset_that_no_place_has_ends_the_node_at_its_start(hours):
+    with pytest.raises(InvalidInputError, match=rf"utc_offset_h: {hours}, expected -14\.\.14 hours, or nan for the"):
+        MemoryNodeConfig(utc_offset_h=hours)
 
 
 @pytest.mark.parametrize("field", ["at", "believed_at"])

@@ -17,7 +17,8 @@ class Diary(RobotMemory):
         super().__init__(encoder=WordEncoder())
         self.lines: list[tuple] = []
 
-    def begin_episode(self, task, instruction, stamp_ns):
+    def begin_episode(self, task, instruction, stamp_ns, under_way=False):
+        self.under_way = under_way
         self.lines.append(("begin", task, instruction, stamp_ns))
 
     def end_episode(self, task, outcome, stamp_ns, memory_ids=(), policy_version=""):
@@ -105,3 +106,40 @@ def test_an_episode_that_has_the_number_of_one_that_its_process_did_not_end_begi
     for stamp_ns, step in ((10, 0), (10, 0), (11, 1), (50, 0), (51, 1)):  # shown again; the sender was killed at 11
         follower.status(status(stamp_ns, 1, "running", step=step))
     assert [line[-1] for line in diary.lines] == [10, 50]
+
+
+def test_an_idle_robot_has_abandoned_what_ran():
+    """The policy node was killed and is back."""
+    diary = Diary()
+    follower = EpisodeFollower(diary)
+    assert not follower.status(status(1, 0, "idle"))
+    follower.status(status(10, 1, "running", step=0))
+    follower.chunk(chunk(1, "object_0001"))
+    assert follower.status(status(90, 0, "idle", ""))
+    assert not follower.status(status(91, 0, "idle", ""))
+    assert diary.lines[1:] == [("end", "stack", "abandoned", 90, ("object_0001",), "base-2")]
+    follower.status(status(100, 1, "running", step=0))
+    follower.status(status(110, 1, "succeeded", step=7))
+    assert [line[-1] if line[0] == "begin" else line[2] for line in diary.lines[2:]] == [100, "succeeded"]
+
+
+def test_a_simulation_that_is_back_abandons_the_episode_when_it_was_last_heard_of():
+    diary = Diary()
+    follower = EpisodeFollower(diary)
+    for stamp_ns, step, state in ((10, 0, "running"), (80, 7, "running"), (0, 0, "idle"), (1, 0, "running")):
+        follower.status(status(stamp_ns, 1, state, step=step))
+    assert [line[:4] for line in diary.lines] == [
+        ("begin", "stack", "stack the cubes", 10),
+        ("end", "stack", "abandoned", 80),
+        ("begin", "stack", "stack the cubes", 1),
+    ]
+
+
+def test_only_the_first_status_of_all_may_be_of_an_episode_of_before():
+    for before, step, under_way in (([], 7, True), ([], 0, False), ([status(1, 0, "idle")], 7, False)):
+        diary = Diary()
+        follower = EpisodeFollower(diary)
+        for one in before:
+            follower.status(one)
+        follower.status(status(50, 1, "running", step=step))
+        assert diary.under_way is under_way

@@ -247,7 +247,7 @@ class Diary(GraphMemory):
         super().__init__(**parts)
         self.lines = []
 
-    def begin_episode(self, task, instruction, stamp_ns):
+    def begin_episode(self, task, instruction, stamp_ns, under_way=False):
         self.lines.append(("begin", instruction))
 
     def end_episode(self, task, outcome, stamp_ns, memory_ids=(), policy_version=""):

@@ -23,6 +23,9 @@ _VALUE = "value/"
 """Rows that earlier versions wrote, of what a memory was worth to tasks; nothing read it."""
 _EPISODE_BYTES = 2600
 """RAM of a task without the ids it used; tracemalloc."""
+GOES_ON_S = 60.0
+"""A task that is under way when it is first heard of is the interrupted one only if that was known to run at most so
+long before [s]: a killed node is back by then."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class EpisodicMemory(MemoryStore):
         self._episodes: dict[str, Episode] = {}
         self._issued = {"event": 0, "episode": 0}
         self._current = ""  # episode
+        self._interrupted = ""  # the episode that ran when the process before ended, while it may still go on
         self._open = False  # whether the newest event may still grow
         self._changed: set[str] = set()
         self._removed: set[str] = set()
@@ -98,11 +102,21 @@ class EpisodicMemory(MemoryStore):
             else:
                 self._begin_event(event, surprise)
 
-    def begin(self, task: str, instruction: str, stamp_ns: int) -> str:
-        """Begin an episode and return its id; one that still runs is abandoned."""
+    def begin(self, task: str, instruction: str, stamp_ns: int, under_way: bool = False) -> str:
+        """Begin an episode and return its id; one that still runs is abandoned.
+
+        The interrupted one goes on if it is told to have begun when it did, or to be ``under_way`` soon after.
+        """
+        was = self._episodes.get(self._interrupted)
+        if was is not None and (was.task, was.instruction) == (task, instruction):
+            soon = was.start_ns < stamp_ns <= was.end_ns + GOES_ON_S * 1e9
+            if soon if under_way else stamp_ns == was.start_ns:
+                self._put(replace(was, outcome=RUNNING, end_ns=was.start_ns))
+                self._current, self._interrupted = was.id, ""
+                return was.id
         if self._current:
             self._close(ABANDONED, stamp_ns)
-        self._open = False
+        self._open, self._interrupted = False, ""
         key = self._new_id("episode")
         vector = unit(np.asarray(self._embed(instruction)))
         self._put(Episode(key, task, instruction, stamp_ns, stamp_ns, RUNNING, None, "", (), 0, vector))
@@ -126,12 +140,20 @@ class EpisodicMemory(MemoryStore):
             memory_ids: the memories that its actions were based on: recall finds it and them together.
             policy_version: the weights that drove.
         """
+        self._current = self._current or self._interrupted
         if not self._current:
             return
         key, ids = self._current, tuple(dict.fromkeys(one for one in memory_ids if one))
         ended = replace(self._episodes[key], return_=return_, policy_version=policy_version, memory_ids=ids)
         self._episodes[key] = ended
         self._close(outcome, stamp_ns)
+
+    def interrupt(self, stamp_ns: int) -> None:
+        """Abandon, at ``stamp_ns``, what ran when the process before ended; :meth:`begin` may tell that it goes on."""
+        if self._current:
+            key = self._current
+            self._close(ABANDONED, stamp_ns)
+            self._interrupted = key
 
     def recall(self, selection: Selection) -> tuple[Evidence, ...]:
         """Return events and episodes that fit, best first, and entries associated with them."""
@@ -143,14 +165,14 @@ class EpisodicMemory(MemoryStore):
         log = self._log.state()
         rows = [*log.changed, *(self._episodes[key].record() for key in sorted(self._changed))]
         if rows:
-            rows.append(Record(_COUNTERS, {**self._issued, "current": self._current}))
+            rows.append(Record(_COUNTERS, {**self._issued, "current": self._current or self._interrupted}))
         removed = [*log.removed, *sorted(self._removed)]
         self._changed.clear()
         self._removed.clear()
         return StoreState(tuple(rows), tuple(removed))
 
     def restore(self, records: Sequence[Record]) -> None:
-        """Restore stored rows; an episode that ran when the process died goes on until the next one begins."""
+        """Restore stored rows; an episode that ran when they were stored runs, unless it is interrupted."""
         ordered = sorted(records, key=lambda one: (len(one.key), one.key))  # ids count up: oldest first
         self._log.restore(Event.of(one) for one in ordered if one.key.startswith("event_"))
         for record in ordered:
@@ -161,6 +183,9 @@ class EpisodicMemory(MemoryStore):
                 self._removed.add(record.key)
             elif record.key.startswith("episode_"):
                 self._episodes[record.key] = Episode.of(record)
+        was = self._episodes.get(self._current)
+        if was is None or was.outcome != RUNNING:
+            self._current, self._interrupted = "", self._current
 
     def _shift(self, by_ns: int) -> None:
         """Move the times of everything that was: the clock began anew."""
@@ -187,8 +212,9 @@ class EpisodicMemory(MemoryStore):
         return event.extended(change, sentence, self._surroundings.embedding(change.node_id))
 
     def _close(self, outcome: str, stamp_ns: int) -> None:
-        self._put(replace(self._episodes[self._current], outcome=outcome, end_ns=stamp_ns))
-        self._current, self._open = "", False
+        episode = self._episodes[self._current]
+        self._put(replace(episode, outcome=outcome, end_ns=max(episode.start_ns, stamp_ns)))
+        self._current, self._interrupted, self._open = "", "", False
 
     def _put(self, episode: Episode) -> None:
         self._episodes[episode.id] = episode
