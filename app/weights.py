@@ -25,6 +25,9 @@ from engram.learning.weights.library import UNREADABLE, WeightsLibrary
 KEPT = ("policy", "tasks", "instructions", "parameters")
 """What stays on the card of a checkpoint that gets other weights; its figures are of those that it had."""
 
+OTHERS = 40
+"""What the other columns of the list need: with less beside the versions' names, these are broken, too [characters]."""
+
 
 @dataclass(frozen=True)
 class WeightsConfig:
@@ -52,7 +55,10 @@ def weights(config: WeightsConfig) -> int:
         return _export(config, library, learner)
     refuse(config, ("output", "policy"), " without --export")
     rows, current = [], library.current
-    table = Table("version", "stage", "trained from", "successes", "updates", "why", title=f"Weights in {learner}")
+    table, console = Table(title=f"Weights in {learner}"), Console(stderr=True)
+    whole = console.width >= max(map(len, library.versions)) + OTHERS
+    for name in ("version", "stage", "trained from", "successes", "updates", "why"):
+        table.add_column(name, overflow="fold", no_wrap=whole and name == "version")
     for version in library.versions:
         try:
             manifest = library.manifest(version)
@@ -65,7 +71,6 @@ def weights(config: WeightsConfig) -> int:
         counts = [str(metrics.get(name, "")) for name in ("successes", "updates")]
         table.add_row(version, manifest.stage, manifest.parent, *counts, because)
         rows.append(asdict(manifest) | {"drives": version == current})
-    console = Console(stderr=True)
     console.print(table)
     console.print(f"Drives: {current or '(none)'}")
     print(json.dumps({"learner": str(learner), "deployed": library.deployed, "versions": rows}))

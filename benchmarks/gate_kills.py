@@ -40,6 +40,7 @@ from engram.core.statistics import wilson
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.policies.checkpoint import WEIGHTS
+from engram.policies.opening import open_policy
 from engram.runtime.factories import policy_folder
 from engram.validation.of_learner import GATE
 
@@ -95,11 +96,11 @@ class Account:
 
 def make_learner(folder: Path) -> None:
     """Make a learner's folder: what drives is ``base``, the candidate differs from it by one in a million."""
-    weights = load_file(policy_folder("base") / WEIGHTS)
+    weights, lineage = load_file(policy_folder("base") / WEIGHTS), open_policy("base").lineage
     library = WeightsLibrary(folder / "weights")
     for version, factor in (("v0", 1.0), ("candidate", 1.0 + 1e-6)):
         data = save({name: value * np.float32(factor) for name, value in weights.items()})
-        library.add(data, make_manifest(data, version))
+        library.add(data, make_manifest(data, version, lineage=lineage))
     library.approve("v0", "test")
     library.close()
 

@@ -10,6 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+SHIPPED = ("engram.", "builtins")
+"""How the modules begin that a user does not write."""
 
 
 def commit() -> str:
@@ -41,10 +46,32 @@ def digest(*patterns: str) -> str:
     return total.hexdigest()[:12]
 
 
-def source_digest(things: Iterable[type]) -> str:
-    """Return 12 hex digits that change when a file changes in which one of these classes is written."""
-    files = sorted({inspect.getsourcefile(thing) or "" for thing in things} - {""})
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:12]
+def source_files(things: Iterable[object]) -> list[Path]:
+    """Return the files in which ``things`` are written, and the classes that they extend; not those of Engram itself.
+
+    A thing is a function, a class, or something of a class.
+    """
+    kinds = {kind for thing in things for kind in _written(thing)}
+    files = {_source_file(kind) for kind in kinds if not kind.__module__.startswith(SHIPPED)}
+    return sorted(Path(file).resolve() for file in files - {""})
+
+
+def _written(thing: object) -> tuple[Any, ...]:
+    if isinstance(thing, FunctionType):
+        return (thing,)
+    return (thing if isinstance(thing, type) else type(thing)).__mro__
+
+
+def _source_file(written: Any) -> str:
+    try:
+        return inspect.getsourcefile(written) or ""
+    except (OSError, TypeError):  # it is compiled, or was typed in
+        return ""
+
+
+def source_digest(things: Iterable[object]) -> str:
+    """Return 12 hex digits that change when one of the :func:`source_files` of ``things`` changes."""
+    return hashlib.sha256(b"".join(file.read_bytes() for file in source_files(things))).hexdigest()[:12]
 
 
 def machine() -> str:

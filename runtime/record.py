@@ -16,20 +16,23 @@ from typing import Any
 
 import numpy as np
 import tyro
+from rich.console import Console
 from rich.progress import track
 
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
 from engram.core.control import proprioception
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.durable import write_atomic
+from engram.core.errors import DAMAGED, InvalidInputError, unknown_name
 from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
 from engram.core.paths import at_home
 from engram.core.pipeline import CommandPipeline
-from engram.core.provenance import dataset_hash, digest, source_digest
-from engram.core.registry import is_spec, make_robot, split_options
+from engram.core.provenance import dataset_hash, digest, source_digest, source_files
+from engram.core.registry import is_spec, load_object, make_robot, split_options
 from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM
+from engram.runtime.factories import DETECTORS, make_detector
 from engram.runtime.reconstruction import SceneRecorder
 from engram.runtime.reconstruction import features as reconstruction_features
 from engram.sim.experts import make_expert
@@ -49,6 +52,10 @@ RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
 """Pushes begin before most objects are grasped; they displace the object by up to 9 cm."""
 EPISODE_LOG = "meta/engram_episodes.jsonl"
 """Seed, noise, push and length of each episode, beside LeRobot's own metadata."""
+CLAIM, LOCK = "config.json", "writer.lock"
+"""What lies beside the parts: what they are recordings of, and who writes there."""
+UNFINISHED = ".unfinished"
+"""Ends the name of a part while it is recorded."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,10 @@ class RecordConfig:
             raise InvalidInputError(f"RecordConfig.part_episodes: {self.part_episodes}, expected 1..{SEEDS_PER_PART}")
         if self.profile not in RECORDED:
             raise unknown_name("profile to record with", self.profile, RECORDED)
+        if self.detector != "geometric" and not self.reconstruction:
+            raise InvalidInputError(
+                f"RecordConfig.detector: {self.detector}: would change nothing without reconstruction"
+            )
 
     @property
     def folder(self) -> Path:
@@ -173,6 +184,11 @@ class Part:
         return self.config.parts / f"{self.task}-{self.index:03d}"
 
     @property
+    def unfinished(self) -> Path:
+        """Where it lies until it is finished."""
+        return self.root.with_name(self.root.name + UNFINISHED)
+
+    @property
     def seed(self) -> int:
         """First seed of the part. When the expert fails, the next seed is used."""
         return self.config.first_seed + (self.before + self.index) * SEEDS_PER_PART
@@ -182,34 +198,40 @@ def record(config: RecordConfig) -> RecordReport:
     """Record what is missing, merge the parts into ``config.root``, and report.
 
     Raises:
-        InvalidInputError: ``config.root`` exists already, or its parts were recorded with another config.
+        UnknownNameError: there is no such world or detector.
+        InvalidInputError: ``config.root`` exists already, its parts were recorded with another config, or a folder
+            beside it that would be written is somebody else's.
         StoreLockedError: another process records into ``config.root``.
     """
     _check_absent("RecordConfig.root", config.folder)
+    claim = _claim(config)  # first: what is misspelt leaves nothing behind
+    if not _is_claim(config.parts / CLAIM):
+        _check_ours(config.parts)
+    _check_ours(_merging(config.folder))
     lock = WriterLock(config.parts)
     try:
         _check_absent("RecordConfig.root", config.folder)  # another process may have ended just now
-        return _recorded(config)
+        return _recorded(config, claim)
     finally:
         lock.release()
 
 
-def _recorded(config: RecordConfig) -> RecordReport:
-    _claim_parts(config)
+def _recorded(config: RecordConfig, claim: str) -> RecordReport:
+    _claim_parts(config, claim)
     parts = _parts(config)
     todo = [part for part in parts if not part.root.exists()]
-    workers = min(config.workers, len(todo))
+    workers, shown = min(config.workers, len(todo)), Console(stderr=True)
     if workers > 1:
-        for _ in track(run_spawned(_record_part, todo, workers), "recording", total=len(todo)):
+        for _ in track(run_spawned(_record_part, todo, workers), "recording", total=len(todo), console=shown):
             pass
     else:
-        for part in track(todo, "recording"):
+        for part in track(todo, "recording", console=shown):
             _record_part(part)
     dropped = dict.fromkeys(expand(config.tasks), 0)
     for part in parts:
-        dropped[part.task] += _log(part.root)[-1]["dropped"]
+        dropped[part.task] += _log(part.root)[-1].get("dropped", 0)
     merged = _joined([part.root for part in parts], config.folder, config.repo_id)
-    shutil.rmtree(config.parts)
+    _remove(config.parts, CLAIM, *(part.root.name for part in parts))
     return RecordReport(**asdict(merged), dropped=dropped)
 
 
@@ -220,14 +242,39 @@ def _check_absent(option: str, root: Path) -> None:
         raise InvalidInputError(f"{option}: {root} exists; choose another folder or remove it")
 
 
+def _merging(root: Path) -> Path:
+    """Return the folder in which the dataset ``root`` is put together."""
+    return root.with_name(f"{root.name}.merging")
+
+
+def _check_ours(folder: Path) -> None:
+    """Raise InvalidInputError where ``folder`` holds something that no recording or merge left there."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
+        raise InvalidInputError(
+            f"{folder}: lies where parts would be written, and holds something else; choose another root or move it"
+        )
+
+
+def _remove(folder: Path, *names: str) -> None:
+    """Delete ``names`` from ``folder``; the folder too, unless somebody has put something else there."""
+    for name in names:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    if [path.name for path in folder.iterdir()] == [LOCK]:
+        shutil.rmtree(folder)
+
+
 def merge(config: MergeConfig) -> MergeReport:
     """Make one dataset of several recordings, whose tasks and options stay told apart.
 
     LeRobot's ``aggregate_datasets`` alone would lose the recorder's metadata of each episode.
 
     Raises:
-        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, was recorded otherwise, or
-            holds an episode of another part.
+        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, is damaged, was recorded
+            otherwise, or holds an episode of another part; or the folder beside ``config.root`` in which the result
+            is put together is somebody else's.
         StoreLockedError: another process merges into ``config.root``.
     """
     root, parts = at_home(config.root), [at_home(part) for part in config.parts]
@@ -237,7 +284,7 @@ def merge(config: MergeConfig) -> MergeReport:
     for part in parts:
         if not (part / EPISODE_LOG).is_file():
             raise InvalidInputError(f"MergeConfig.parts: {part} is no recording (it has no {EPISODE_LOG})")
-    first, *others = (json.loads((part / "meta" / "info.json").read_text()) for part in parts)
+    first, *others = map(_info, parts)
     for part, other in zip(parts[1:], others, strict=True):
         for name in ("fps", "features"):
             if other[name] != first[name]:
@@ -254,8 +301,7 @@ def _check_distinct(parts: list[Path]) -> None:
     of: dict[tuple[Any, ...], Path] = {}
     for part in parts:
         for entry in _log(part):
-            episode = tuple(entry.get(name) for name in ("task", "seed", "noise", "pushed"))
-            if (first := of.setdefault(episode, part)) is not part:
+            if (first := of.setdefault(_episode(entry), part)) is not part:
                 raise InvalidInputError(
                     f"MergeConfig.parts: {first} and {part} both hold {entry['task']} of seed {entry['seed']}, which "
                     "would count twice; record one of them anew with another --first-seed"
@@ -267,17 +313,22 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
     from lerobot.datasets.aggregate import aggregate_datasets
     from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
-    beside = root.with_name(f"{root.name}.merging")
+    beside = _merging(root)
+    _check_ours(beside)
     lock, merging = WriterLock(beside), beside / root.name
     try:
         shutil.rmtree(merging, ignore_errors=True)
-        aggregate_datasets(
-            [repo_id] * len(parts),
-            repo_id,
-            roots=parts,
-            aggr_root=merging,
-            concatenate_data=False,  # one file per part: appending encodes all images again for every part
-        )
+        try:
+            aggregate_datasets(
+                [repo_id] * len(parts),
+                repo_id,
+                roots=parts,
+                aggr_root=merging,
+                concatenate_data=False,  # one file per part: appending encodes all images again for every part
+            )
+        except DAMAGED as error:
+            told = ", ".join(map(str, parts))
+            raise InvalidInputError(f"{told}: cannot be merged into {root}: {error!r}") from error
         stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set: differs between processes
         stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
         log = [entry for part in parts for entry in _log(part)]
@@ -286,7 +337,7 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
             log[i] = {"episode_index": i, **entry}
         (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
         merging.rename(root)
-        shutil.rmtree(beside)
+        _remove(beside)
     finally:
         lock.release()
     meta = LeRobotDatasetMetadata(repo_id, root=root)
@@ -294,8 +345,33 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
 
 
 def _log(root: Path) -> list[dict[str, Any]]:
-    """Return what the recorder knows of each episode."""
-    return [json.loads(line) for line in (root / EPISODE_LOG).read_text().splitlines()]
+    """Return what the recorder knows of each episode; raises InvalidInputError where that cannot be read."""
+    file = root / EPISODE_LOG
+    try:
+        log = [dict(json.loads(line)) for line in file.read_text().splitlines()]
+        if not {_episode(entry) for entry in log}:
+            raise ValueError("no episode in it")
+    except DAMAGED as error:
+        raise InvalidInputError(f"{file}: cannot be read: {error!r}") from error
+    return log
+
+
+def _episode(entry: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what tells an episode of the log from every other."""
+    return entry["task"], entry["seed"], entry.get("noise"), entry.get("pushed")
+
+
+def _info(part: Path) -> dict[str, Any]:
+    """Return what LeRobot says of a recording; raises InvalidInputError where that, or the recording, is damaged."""
+    file = part / "meta" / "info.json"
+    try:
+        info = dict(json.loads(file.read_text()))
+        fps, features, episodes = info["fps"], info["features"], info["total_episodes"]
+    except DAMAGED as error:
+        raise InvalidInputError(f"{file}: cannot be read: {error!r}") from error
+    if episodes != (logged := len(_log(part))):
+        raise InvalidInputError(f"{part}: damaged: {logged} episodes in {EPISODE_LOG}, {episodes} in {file.name}")
+    return {"fps": fps, "features": features}
 
 
 def features(robot: RobotConfig, image_size: int, reconstruction: bool = False) -> dict[str, dict[str, Any]]:
@@ -373,23 +449,53 @@ def recorder(reconstruction: bool = False) -> str:
     return digest("core/**/*.py", "sim/**/*.py", "runtime/record.py", *(seen if reconstruction else ()))
 
 
-def _claim_parts(config: RecordConfig) -> None:
-    """Keep the config and the code beside the parts, so that a resumed run cannot mix two kinds of data."""
+def _claim(config: RecordConfig) -> str:
+    """Return what the parts are recordings of, by config and code, as JSON.
+
+    Raises:
+        UnknownNameError: there is no such world or detector.
+        InvalidInputError: one of these cannot be made.
+    """
     wanted = {k: v for k, v in asdict(config).items() if k not in ("workers", "root")} | {
         "code": recorder(config.reconstruction)
     }
-    if own := [task_class(task) for task in expand(config.tasks) if is_spec(split_options(task)[0])]:
-        wanted["own_tasks"] = source_digest(own)
+    robot = make_robot(config.robot)
+    world = make_mujoco_world(config.world, WorldConfig(profile="none"), robot)
+    tasks = [task_class(task) for task in expand(config.tasks)]
+    own: list[object] = [world, *tasks, *(task.expert for task in tasks)]
+    own += map(load_object, filter(is_spec, (config.world, robot.kinematics, robot.model, robot.barrier)))
+    if config.reconstruction and config.detector not in DETECTORS:
+        own += [make_detector(config.detector), load_object(config.detector)]
     if is_spec(config.robot):
-        wanted["own_robot"] = repr(make_robot(config.robot))
-    claim = config.parts / "config.json"
-    text = json.dumps(wanted, indent=1)
-    if claim.exists() and claim.read_text() != text:
+        wanted["own_robot"] = repr(robot)
+    if source_files(own):
+        wanted["own_code"] = source_digest(own)
+    return json.dumps(wanted, indent=1)
+
+
+def _is_claim(path: Path) -> bool:
+    """Tell whether the file at ``path`` is a claim that a recording left."""
+    try:
+        return {"code", "repo_id", "tasks"} <= json.loads(path.read_text()).keys()
+    except DAMAGED:
+        return False
+
+
+def _claim_parts(config: RecordConfig, claim: str) -> None:
+    """Keep config and code beside the parts, so that a resumed run cannot mix two kinds of data.
+
+    While no part is finished, there is nothing to mix with: then the claim of another recording gives way.
+    """
+    kept = config.parts / CLAIM
+    if kept.is_file() and kept.read_bytes() == claim.encode():
+        return
+    if any(path.is_dir() and path.suffix != UNFINISHED for path in config.parts.iterdir()):
         raise InvalidInputError(
-            f"{claim}: parts of another recording; use its config and code, another root, or remove them"
+            f"{kept}: parts of another recording; use its config and code, another root, or remove them"
         )
-    claim.parent.mkdir(parents=True, exist_ok=True)
-    claim.write_text(text)
+    for left in config.parts.glob(f"*{UNFINISHED}"):
+        shutil.rmtree(left, ignore_errors=True)
+    write_atomic(kept, claim.encode())
 
 
 def _parts(config: RecordConfig) -> list[Part]:
@@ -411,7 +517,7 @@ def _record_part(part: Part) -> None:
 
     config = part.config
     robot = make_robot(config.robot)
-    unfinished = part.root.with_suffix(".unfinished")
+    unfinished = part.unfinished
     shutil.rmtree(unfinished, ignore_errors=True)
     dataset = LeRobotDataset.create(
         config.repo_id,

@@ -31,7 +31,7 @@ from engram.runtime.record import FIRST_TRAINING_SEED
 from engram.sim.experts import Expert, RandomCueExpert, make_expert
 from engram.sim.oracle import PrivilegedPolicy
 from engram.sim.pushes import PushedRunner
-from engram.sim.tasks import TASKS, Task, each_once, task_class
+from engram.sim.tasks import SUITES, TASKS, Task, each_once, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.sim.worlds import make_mujoco_world, make_world
 
@@ -130,13 +130,26 @@ def evaluate(
         progress: show a progress bar.
 
     Raises:
-        InvalidInputError: held-out words or pushes are wanted in a world that is no MujocoWorld.
+        InvalidInputError: held-out words or pushes are wanted in a world that is no MujocoWorld, or for a task that has
+            none.
     """
+    if held_out:
+        _check_held_out(tasks)
     runtime = runtime or make_runtime(policy, world)
     words = HeldOutWords(_simulated(world)) if held_out else _drawn_words
     subject = f"policy {policy.version}" + (", held-out words" if held_out else "") + (", pushed" if push else "")
     run: Runner = PushedRunner(runtime.run_episode, _simulated(world), tasks) if push else runtime.run_episode
     return measure(run, subject, tasks, episodes, first_seed, progress, words)
+
+
+def _check_held_out(tasks: Sequence[str]) -> None:
+    """Raise InvalidInputError with those of ``tasks`` that have no held-out words: here, before any episode is run."""
+    without = [task for task in tasks if not task_class(task).held_out_instructions]
+    if without:
+        valid = ", ".join(name for name in SUITES["all"] if task_class(name).held_out_instructions)
+        raise InvalidInputError(
+            f"held_out: {', '.join(without)}: no held_out_instructions; set them in a task of your own; valid: {valid}"
+        )
 
 
 def _simulated(world: World) -> MujocoWorld:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from engram.core.durable import write_atomic
-from engram.core.errors import InvalidInputError
+from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.types import Lineage
 from engram.learning.weights.library import WeightsLibrary
 from engram.validation.trials import Contender
 from engram.validation.validate import trained_tasks
@@ -39,7 +41,7 @@ def learner_contenders(learner: Path, began: Contender, version: str = "") -> tu
     Raises:
         StoreError: the folder cannot be read.
         InvalidInputError: there is no candidate.
-        UnknownNameError, WeightsError: there is no such version, or it is damaged.
+        UnknownNameError, WeightsError: there is no such version, it is damaged, or it did not begin with ``began``.
     """
     library = WeightsLibrary(learner / "weights", read_only=True)
     version = version or library.newest()
@@ -48,11 +50,26 @@ def learner_contenders(learner: Path, began: Contender, version: str = "") -> tu
     made = []
     for one in (version, library.current):
         data, manifest = library.get(one)
+        try:
+            _lineage(began).check(manifest.lineage, f"validate: weights {one!r}")
+        except WeightsError as error:
+            raise WeightsError(
+                f"{error}; name the policy that the learner began with (--against of engram validate, policy of "
+                "gate_node)"
+            ) from None
         copy = learner / GATE / "weights" / f"{manifest.sha256}.safetensors"
         write_atomic(copy, data)
         made.append(replace(began, weights=str(copy), sha256=manifest.sha256))
     _forget_copies(*(Path(one.weights) for one in made))
     return version, made[0], made[1]
+
+
+@lru_cache(maxsize=1)
+def _lineage(began: Contender) -> Lineage:
+    """Return the lineage that begins with this policy; a gate asks for the same one again and again."""
+    from engram.policies.opening import open_policy
+
+    return open_policy(began.checkpoint).lineage
 
 
 def _forget_copies(*fresh: Path) -> None:

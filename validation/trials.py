@@ -41,8 +41,6 @@ WAITING = "no_command"
 """Why the safety filter holds when nobody asks for a motion: no fault of the policy's."""
 ROOMS = ("core", "memory", "perception", "policies", "runtime", "sim")
 """What an episode goes through."""
-SHIPPED = ("engram.", "builtins")
-"""How the modules of classes begin that a user does not write."""
 SCHEMA = """CREATE TABLE trials (
     weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach INTEGER, steps INTEGER,
     progress REAL, PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
@@ -139,8 +137,7 @@ class TrialStore:
         if not is_spec(split_options(name)[0]):
             return self.environment
         if name not in self._own:
-            written = [kind for kind in task_class(name).__mro__ if not kind.__module__.startswith(SHIPPED)]
-            self._own[name] = f"{self.environment}-{source_digest(written)}"
+            self._own[name] = f"{self.environment}-{source_digest([task_class(name)])}"
         return self._own[name]
 
     def get(self, who: Contender, task: str, seed: int) -> Trial | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +12,11 @@ from typing import Any
 
 from engram.core.child import spawned_pool
 from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
-from engram.core.provenance import commit, machine
-from engram.core.registry import split_options
+from engram.core.provenance import commit, machine, source_files
+from engram.core.registry import is_spec, split_options
 from engram.learning.weights.gate_verdict import REJECT, GateVerdict, read_verdict, write_verdict
 from engram.runtime.factories import policy_folder
-from engram.sim.tasks import each_once
+from engram.sim.tasks import each_once, task_class
 from engram.validation.following import judged_on
 from engram.validation.gate import OPEN, Gate, GateConfig
 from engram.validation.ray_pool import ray_pool
@@ -99,7 +100,7 @@ def validate(
     if candidate.key == approved.key:
         raise InvalidInputError(f"validate: candidate and approved are the same policy ({candidate.sha256[:12]})")
     tasks = each_once(tasks)
-    began, ran = time.monotonic(), [0]
+    began, ran, own = time.monotonic(), [0], own_code(tasks)
     store = TrialStore(folder, on)
     try:
         cases = WorstCases(folder)
@@ -121,7 +122,7 @@ def validate(
             places = {task + SUFFIX: kept for task in tasks if (kept := cases.of(task, on))}
             gate = Gate((*tasks, *places), config)
             _decide(gate, candidate, approved, places, trials, lambda: told(Progress(gate, ran[0])))
-        report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0]}
+        report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0], "own_code": own}
         report["worst_cases"] = {name: [asdict(case) for case in kept] for name, kept in places.items()}
         report |= {"seconds": round(time.monotonic() - began, 1), "commit": commit(), "machine": machine()}
         verdict = GateVerdict(candidate.sha256, approved.sha256, store.environment, gate.decision, gate.reason, report)
@@ -179,6 +180,31 @@ def trained_tasks(folder: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys(split_options(task)[0] for task in tasks))
 
 
+def own_code(tasks: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the files in which those of ``tasks`` are written that are a user's own, and the sha256 of each."""
+    return {
+        task: {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in source_files([task_class(task)])}
+        for task in tasks
+        if is_spec(split_options(task)[0])
+    }
+
+
+def check_own_code(report: Mapping[str, Any]) -> None:
+    """Raise WeightsError where a task of a user's own is not what it was when the gate tried it.
+
+    Its files are compared where they were: whoever asks need not be able to import them.
+    """
+    try:
+        tried = dict.fromkeys(str(seen["task"]).removesuffix(SUFFIX) for seen in report["tasks"])
+        for task in filter(lambda name: is_spec(split_options(name)[0]), tried):
+            for file, found in report["own_code"][task].items():
+                path = Path(file)
+                if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != found:
+                    raise WeightsError(f"the gate's verdict is void: {file}, of task {task}, has changed since")
+    except DAMAGED as error:
+        raise WeightsError(f"the gate's verdict is void: the report is damaged ({error!r})") from error
+
+
 def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     """Return what looks up in ``folder`` whether the gate let one sha256 drive in place of another, and why.
 
@@ -193,6 +219,7 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
         on = judged_on(folder)
         verdict = read_verdict(folder / "verdicts", candidate, approved, environment_digest(on) if on else "")
         verdict.check(candidate, approved, environment_digest(on or str(verdict.report.get("on", NOMINAL))))
+        check_own_code(verdict.report)
         trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
         if weak := _weakness(verdict.report, trained, WorstCases(folder)):
             raise WeightsError(
@@ -229,6 +256,7 @@ class KeptVerdicts:
             verdict = read_verdict(self._folder / "verdicts", candidate, approved, environment_digest(on) if on else "")
             if verdict.environment != environment_digest(on or str(verdict.report.get("on", NOMINAL))):
                 return None
+            check_own_code(verdict.report)
             easier = float(verdict.report["config"]["false_rejection"]) > GateConfig().false_rejection
         except (*DAMAGED, WeightsError):
             return None

@@ -61,6 +61,26 @@ def test_what_the_gate_rejected_is_told_from_what_it_could_not_show(tmp_path, ca
     ]
 
 
+@pytest.mark.parametrize("width", [200, 80, 66, 40, 24])
+def test_a_versions_name_is_told_whole_at_any_width(tmp_path, capsys, monkeypatch, width):
+    names = ["candidate-0000040-a1b2c3d4", "candidate-0000080-e5f6a7b8"]
+    library, parent = WeightsLibrary(tmp_path / "weights"), ""
+    for number, name in enumerate(names):
+        data = save({"w": np.full(3, number + 1, np.float32)})
+        metrics = {"because": "the gate: not_shown, not shown within 200 pairs", "successes": 60, "updates": 1200}
+        library.add(data, make_manifest(data, name, parent, metrics=metrics))
+        parent = name
+    library.close()
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["weights", str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.splitlines() if line.startswith("│")]
+    assert "…" not in told
+    assert "".join(row[0] for row in rows) == "".join(names)
+    if width >= 66:
+        assert [row[0] for row in rows if row[0]] == names  # to be copied
+
+
 def test_a_folder_without_weights_is_named(tmp_path, capsys):
     assert main(["weights", str(tmp_path)]) == 2
     assert f"learner: {tmp_path} holds no weights" in capsys.readouterr().err

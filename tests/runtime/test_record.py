@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -192,6 +194,36 @@ def test_what_cannot_be_merged_is_named(config: RecordConfig, report: RecordRepo
 
 
 @pytest.mark.render
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("meta/info.json", "{", "info.json: cannot be read: JSONDecodeError"),
+        ("meta/info.json", "[1]", "info.json: cannot be read: TypeError"),
+        ("meta/info.json", '{"fps": 10}', r"info.json: cannot be read: KeyError\('features'\)"),
+        (EPISODE_LOG, "{", "engram_episodes.jsonl: cannot be read: JSONDecodeError"),
+        (EPISODE_LOG, "7", "engram_episodes.jsonl: cannot be read: TypeError"),
+        (EPISODE_LOG, '{"task": "reach"}', r"engram_episodes.jsonl: cannot be read: KeyError\('seed'\)"),
+        (EPISODE_LOG, '{"task": [], "seed": 1}', "engram_episodes.jsonl: cannot be read: TypeError"),
+        (EPISODE_LOG, "", "engram_episodes.jsonl: cannot be read: .*no episode in it"),
+        (EPISODE_LOG, '{"task": "stack", "seed": 1}', "damaged: 1 episodes in .*jsonl, 4 in info.json"),
+        ("meta/stats.json", "{", "damaged: cannot be merged"),
+        ("meta/tasks.parquet", "x", "damaged: cannot be merged"),
+        ("data/chunk-000/file-000.parquet", "x", "damaged: cannot be merged"),
+    ],
+)
+def test_a_damaged_recording_is_named_and_not_merged(
+    file: str, text: str, message: str, report: RecordReport, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(report.root, damaged)
+    assert (damaged / file).is_file()
+    (damaged / file).write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        merge(MergeConfig((str(damaged),), str(tmp_path / "all")))
+    assert not (tmp_path / "all").exists()
+
+
+@pytest.mark.render
 def test_a_root_may_end_with_a_slash_or_lie_at_home(
     config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +260,9 @@ def test_no_episode_is_merged_twice(config: RecordConfig, tmp_path: Path) -> Non
     kind = {"task": "reach", "noise": False, "pushed": False}
     for name, seeds in (("a", (100_000, 100_001)), ("b", (100_001, 100_002))):
         (tmp_path / name / "meta").mkdir(parents=True)
-        (tmp_path / name / "meta" / "info.json").write_text(json.dumps({"fps": 10, "features": {}}))
+        (tmp_path / name / "meta" / "info.json").write_text(
+            json.dumps({"fps": 10, "features": {}, "total_episodes": 2})
+        )
         lines = (json.dumps({**kind, "seed": seed}) + "\n" for seed in seeds)
         (tmp_path / name / EPISODE_LOG).write_text("".join(lines))
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
@@ -238,6 +272,127 @@ def test_no_episode_is_merged_twice(config: RecordConfig, tmp_path: Path) -> Non
     ):
         with pytest.raises(InvalidInputError, match=message):
             merge(MergeConfig(parts, str(tmp_path / "all")))
+
+
+@pytest.mark.parametrize("beside", ["own.parts", "own.merging"])
+def test_a_folder_beside_the_root_that_is_somebody_elses_is_named_and_left_alone(
+    beside: str, config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.runtime.record as module
+
+    monkeypatch.setattr(module, "_record_part", lambda part: pytest.fail("it was begun"))
+    kept = tmp_path / beside / "invoice.txt"
+    kept.parent.mkdir()
+    for name in ("invoice.txt", "config.json"):  # as a policy's folder has one
+        (kept.parent / name).write_text("{}")
+    with pytest.raises(InvalidInputError, match=rf"{beside}: lies where parts would be written"):
+        record(replace(config, root=str(tmp_path / "own")))
+    if beside == "own.merging":
+        with pytest.raises(InvalidInputError, match=rf"{beside}: lies where parts would be written"):
+            module._joined([tmp_path / "a"], tmp_path / "own", "any")
+    assert sorted(path.name for path in kept.parent.iterdir()) == ["config.json", "invoice.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == [beside]
+
+
+@pytest.mark.render
+def test_what_somebody_puts_beside_the_parts_meanwhile_stays(
+    config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import engram.runtime.record as module
+
+    whole = module._record_part
+    one = replace(config, root=str(tmp_path / "one"), tasks=("reach",), episodes=1, image_size=16)
+
+    def meanwhile(part: module.Part) -> None:
+        whole(part)
+        (one.parts / "notes.txt").write_text("mine")
+
+    monkeypatch.setattr(module, "_record_part", meanwhile)
+    record(one)
+    assert sorted(path.name for path in one.parts.iterdir()) == ["notes.txt", "writer.lock"]
+    shown = capsys.readouterr()
+    assert (shown.out, "recording" in shown.err) == ("", True)  # the output is for the report
+
+
+def test_parts_of_a_task_in_a_package_are_recorded_apart() -> None:
+    import engram.runtime.record as module
+
+    task = "examples.my_task:PushBoth"
+    config = RecordConfig("unused", episodes=2, part_episodes=1)
+    unfinished = [module.Part(config, task, index, 1).unfinished.name for index in range(2)]
+    assert unfinished == [f"{task}-000.unfinished", f"{task}-001.unfinished"]
+
+
+OWN = {
+    "world_base.py": "from engram.sim.world import MujocoWorld\n\nclass Base(MujocoWorld):\n    pass\n",
+    "world_own.py": "from world_base import Base\n\ndef make(config) -> Base:\n    return Base(config)\n",
+    "task_base.py": "from engram.sim.tasks.reach import Reach\n\nclass Base(Reach):\n    pass\n",
+    "task_own.py": "from expert_own import Own as Expert\nfrom task_base import Base\n\n"
+    "class Own(Base):\n    expert = Expert\n",
+    "expert_own.py": "from engram.sim.experts.simple import ReachExpert\n\nclass Own(ReachExpert):\n    pass\n",
+    "detector_own.py": "from engram.core.contracts import Detector\n\nclass Own(Detector):\n"
+    "    def detect(self, frame, instruction='', held=None):\n        return []\n",
+}
+
+
+@pytest.mark.parametrize("edited", OWN)
+def test_parts_that_were_recorded_before_own_code_was_edited_are_not_continued(
+    edited: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.runtime.record as module
+
+    for name, text in OWN.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = RecordConfig(str(tmp_path / "own"), tasks=("task_own:Own",), episodes=1, workers=1, reconstruction=True,
+                       world="world_own:make", detector="detector_own:Own")  # fmt: skip
+
+    def begin(part: module.Part) -> None:
+        part.root.mkdir()
+        raise ChildProcessError
+
+    monkeypatch.setattr(module, "_record_part", begin)
+    for _ in range(2):  # the second time it is the same recording
+        with pytest.raises(ChildProcessError):
+            record(own)
+        (own.parts / "task_own:Own-000").rename(own.parts / "kept")
+    (tmp_path / edited).write_text(OWN[edited] + "    # edited\n")
+    with pytest.raises(InvalidInputError, match="parts of another recording"):
+        record(own)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"world": "tabeltop"}, "unknown world 'tabeltop'; did you mean 'tabletop'"),
+        ({"detector": "geometrik", "reconstruction": True}, "unknown detector 'geometrik'; did you mean 'geometric'"),
+        ({"world": "nowhere:World"}, "no module 'nowhere'"),
+    ],
+)
+def test_a_misspelt_name_leaves_nothing_behind(
+    change: dict, message: str, config: RecordConfig, tmp_path: Path
+) -> None:
+    with pytest.raises((UnknownNameError, InvalidInputError), match=message):
+        record(replace(config, root=str(tmp_path / "new"), **change))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_while_no_part_is_finished_other_options_begin_anew(
+    config: RecordConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import engram.runtime.record as module
+
+    def killed(part: module.Part) -> None:
+        part.unfinished.mkdir()
+        raise ChildProcessError
+
+    monkeypatch.setattr(module, "_record_part", killed)
+    for noise in (0.0, 0.5):
+        one = replace(config, root=str(tmp_path / "new"), workers=1, tasks=("reach",), noise=noise)
+        with pytest.raises(ChildProcessError):
+            record(one)
+        assert json.loads((one.parts / "config.json").read_text())["noise"] == noise
 
 
 def test_a_task_with_several_options_gets_several_tables() -> None:
@@ -278,6 +433,7 @@ def test_labels_stay_clean_under_noise() -> None:
         ({"part_episodes": 1001}, InvalidInputError, r"part_episodes: 1001, expected 1\.\.1000"),
         ({"profile": "none"}, UnknownNameError, "unknown profile to record with 'none'; valid: fast, photo"),
         ({"tasks": ("memory", "shell_touch")}, InvalidInputError, "shell_touch named more than once"),
+        ({"detector": "zero_shot"}, InvalidInputError, "detector: zero_shot: would change nothing without reconstruc"),
     ],
 )
 def test_bad_configs_are_refused(change: dict, error: type[Exception], message: str) -> None:

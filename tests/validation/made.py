@@ -10,12 +10,14 @@ from safetensors.numpy import load_file, save
 
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+from engram.policies.opening import open_policy
 from engram.runtime.factories import policy_folder
 from engram.validation.of_learner import GATE, contender
 from engram.validation.trials import FIRST_SEED, IDLE, NOMINAL, Contender, Trial, TrialStore
 from engram.validation.validate import IDLE_SCENES
 
 BASE = contender(policy_folder("base"))
+LINEAGE = open_policy("base").lineage
 SCENES = 200
 
 
@@ -23,7 +25,7 @@ def add_candidate(library: WeightsLibrary, version: str, factor: float = 1.0) ->
     """Keep ``base`` with weights times ``factor`` as ``version``; return its sha256."""
     weights = load_file(Path(BASE.checkpoint) / "model.safetensors")
     data = save({key: value * np.float32(factor) for key, value in weights.items()})
-    manifest = make_manifest(data, version)
+    manifest = make_manifest(data, version, lineage=LINEAGE)
     library.add(data, manifest)
     return manifest.sha256
 

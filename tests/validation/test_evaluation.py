@@ -1,6 +1,7 @@
 """Counting, seeds and the instruction swap, with runners whose outcome is known beforehand."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from engram.sim.experts import make_expert
 from engram.sim.experts.base import Waypoint
 from engram.sim.experts.simple import ReachExpert
 from engram.sim.tasks.placement import above
-from engram.sim.tasks.reach import HOVER_M
+from engram.sim.tasks.reach import HOVER_M, Reach
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.validation.evaluation import (
     ExpertRunner,
@@ -130,6 +131,20 @@ def test_swap_tells_a_listener_from_a_deaf_runner(world: MujocoWorld) -> None:
 def test_swap_refuses_tasks_without_a_colour(world: MujocoWorld) -> None:
     with pytest.raises(InvalidInputError, match=r"open_drawer: the words name no colour.*valid: reach, "):
         evaluate_swap(ExpertRunner(world), world, "x", ("open_drawer",), episodes=1, progress=False)
+
+
+class Wordless(Reach):
+    """A task of one's own that nobody gave held-out words."""
+
+    held_out_instructions = ()
+
+
+def test_a_task_without_held_out_words_is_named_before_the_first_episode(world: MujocoWorld) -> None:
+    spec = f"{__name__}:Wordless"
+    ran = SimpleNamespace(run_episode=lambda *_, **how: pytest.fail("an episode was run"))
+    message = rf"held_out: {spec}: no held_out_instructions; .*; valid: reach, "
+    with pytest.raises(InvalidInputError, match=message):
+        evaluate(ExpertPolicy(world), world, ("reach", spec), episodes=1, runtime=ran, held_out=True, progress=False)
 
 
 def test_held_out_words_name_the_goal_of_the_seed(world: MujocoWorld) -> None:

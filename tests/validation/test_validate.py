@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from engram.learning.weights.gate_verdict import GateVerdict, write_verdict
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
 from engram.policies.checkpoint import sha256
+from engram.policies.opening import open_policy
 from engram.runtime.factories import policy_folder
 from engram.sim.gaps import GAPS, Gap, varied
 from engram.validation.following import judged_on, keep_judged_on
@@ -132,6 +133,37 @@ def test_where_a_gate_judges_for_a_robot_a_verdict_on_another_one_proves_nothing
     assert judged_on(tmp_path) == "late" and judged_on(tmp_path / "nowhere") == ""
 
 
+def test_a_verdict_is_void_once_a_task_of_ones_own_was_edited(tmp_path, monkeypatch) -> None:
+    base, task = tmp_path / "base_of_mine.py", tmp_path / "mine_of_base.py"
+    base.write_text("from engram.sim.tasks.reach import Reach\n\nclass Base(Reach):\n    pass\n")
+    task.write_text("from base_of_mine import Base\n\nclass Mine(Base):\n    max_steps = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name, policy = "mine_of_base:Mine", "tests.ros.policies:OneWeight"
+    lenient = replace(LENIENT, budget=1, false_rejection=0.05)
+    found = validate(STILL, BASE, (name, "reach"), tmp_path, lenient)
+    assert list(found.report["own_code"]) == [name]
+    weak = dict(found.report["config"]) | asdict(GateConfig())
+    written = replace(found, decision=PROMOTE, report=json.loads(json.dumps({**found.report, "config": weak})))
+    write_verdict(tmp_path / "verdicts", written)
+    proof, kept = proof_in(tmp_path, policy), KeptVerdicts(tmp_path)
+    assert proof("still", BASE.sha256) and kept.of("still", BASE.sha256) == written
+    for file in (base, task):
+        text = file.read_text()
+        file.write_text(text + "    # edited\n")
+        with pytest.raises(WeightsError, match=rf"void: {file}, of task {name}, has changed since"):
+            proof("still", BASE.sha256)
+        assert kept.of("still", BASE.sha256) is None
+        file.write_text(text)
+        assert proof("still", BASE.sha256)
+    task.unlink()
+    assert kept.of("still", BASE.sha256) is None
+    write_verdict(
+        tmp_path / "verdicts", replace(written, report={k: v for k, v in written.report.items() if k != "own_code"})
+    )
+    with pytest.raises(WeightsError, match="void: the report is damaged"):
+        proof("still", BASE.sha256)
+
+
 def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
     broken = changed(tmp_path, "nan.safetensors", lambda value: np.full_like(value, np.nan))
     with pytest.raises(WeightsError, match=r"nan\.safetensors.*not finite"):
@@ -170,20 +202,42 @@ def count(kept: Path) -> int:
         return 0
 
 
-def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path, capsys) -> None:
-    library = WeightsLibrary(tmp_path / "weights")
+def learner_from(policy: str | Path, folder: Path) -> None:
+    """Make the folder of a learner that began with ``policy``, a copy of ``base`` or that itself."""
+    library, lineage = WeightsLibrary(folder / "weights"), open_policy(policy).lineage
     for name, factor in (("v0", 1.0), ("candidate-1", 1.0 + 1e-6)):
-        file = Path(changed(tmp_path / "made", name, lambda value, f=factor: value * np.float32(f)).weights)
-        library.add(file.read_bytes(), make_manifest(file.read_bytes(), name))
+        file = Path(changed(folder / "made", name, lambda value, f=factor: value * np.float32(f)).weights)
+        library.add(file.read_bytes(), make_manifest(file.read_bytes(), name, lineage=lineage))
     library.approve("v0", "test")
     library.close()
+
+
+def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path, capsys) -> None:
+    learner_from("base", tmp_path)
     code = main(["validate", "--learner", str(tmp_path), "--tasks", "reach", "--budget", "2"])
     verdict = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (code, verdict["decision"]) == (1, "not_shown")
+    library = WeightsLibrary(tmp_path / "weights", read_only=True)
     assert verdict["candidate"] == library.get("candidate-1")[1].sha256
     with pytest.raises(WeightsError, match="did not promote"):
         proof_in(tmp_path / "gate", "base")(verdict["candidate"], verdict["approved"])
-    assert WeightsLibrary(tmp_path / "weights", read_only=True).versions == ["v0", "candidate-1"]
+    assert library.versions == ["v0", "candidate-1"]
+
+
+def test_a_learners_weights_are_tried_in_the_policy_that_it_began_with_and_in_no_other(tmp_path, capsys) -> None:
+    mine = tmp_path / "mine"
+    shutil.copytree(BASE.checkpoint, mine)  # the same network; as of a training on other data
+    (scales,) = mine.glob("policy_postprocessor*.safetensors")
+    save_file({name: value * np.float32(3) for name, value in load_file(scales).items()}, scales)
+    learner_from(mine, tmp_path / "learner")
+    words = ["validate", "--learner", str(tmp_path / "learner"), "--tasks", "reach", "--budget", "1"]
+    assert main(words) == 2
+    told = capsys.readouterr().err
+    assert "weights 'candidate-1': of lineage " in told and "they differ in normalization; name the policy" in told
+    assert "--against" in told
+    assert not (tmp_path / "learner" / "gate").exists()
+    assert main([*words, "--against", str(mine)]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["decision"] == "not_shown"
 
 
 @pytest.mark.parametrize(
