@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
 
+from engram.app.options import new_folder, refuse
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
-from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError, UnknownNameError
 from engram.core.lock import WriterLock
 from engram.core.paths import at_home
 from engram.core.provenance import commit, machine
@@ -34,6 +35,8 @@ FIRST_SEED = 60_000
 """Scenes of labelled goals; none is practised on or measured."""
 GOALS = "goals.json"
 """Which simulated goals a folder holds."""
+UNFINISHED = ("writer.lock", "experience", "experience.partial")
+"""What a command leaves in its output that was ended before it had learnt; without a simulation the first alone."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class ClassifierCommandConfig:
     """Learn to judge goals from goals that were judged."""
 
     output: tyro.conf.Positional[Path]
-    """Folder for the classifier."""
+    """New folder for the classifier; or one with the simulated goals of such a command that was interrupted."""
     experience: Path | None = None
     """Experience of judged goals, such as ~/.local/share/engram/robot0/learner/experience."""
     policy: str = "base"
@@ -61,8 +64,8 @@ class ClassifierCommandConfig:
     """Clips of each reached goal under the words of another one, of other colours. With them it denies what another
     goal wanted, and tells fewer of the goals that are reached."""
     lerobot: Path | None = None
-    """Folder for the classifier as a reward model of LeRobot's, type engram_success; only of a policy without a memory
-    of its episode."""
+    """New folder for the classifier as a reward model of LeRobot's, type engram_success; only of a policy without a
+    memory of its episode."""
     seed: int = 0
     """Of the classifier's training and of the clips; that of the scenes is fixed."""
 
@@ -71,7 +74,8 @@ def classifier(config: ClassifierCommandConfig) -> int:
     """Learn a classifier and say how right it is on goals that it had not seen; the last line is JSON.
 
     Raises:
-        InvalidInputError: the options do not go together, or there are no goals to learn from.
+        InvalidInputError: the options do not go together, a folder for what is learnt holds something already, or there
+            are no goals to learn from.
         StoreLockedError: another process writes to the same folder.
     """
     from engram.policies.loading import load_policy
@@ -81,15 +85,21 @@ def classifier(config: ClassifierCommandConfig) -> int:
             "ClassifierCommandConfig.experience: give either the experience of a robot, or "
             "ClassifierCommandConfig.oracle_tasks for a simulation"
         )
+    if config.experience:
+        refuse(config, ("on", "episodes"), ": nothing is simulated with --experience")
     positive_int("ClassifierCommandConfig.episodes", config.episodes)
     for name in ("clips", "other_words"):
         if getattr(config, name) < 0:
             raise InvalidInputError(f"ClassifierCommandConfig.{name}: {getattr(config, name)}, expected 0 or more")
-    policy, output = load_policy(config.policy), at_home(config.output)
+    output = new_folder(
+        "ClassifierCommandConfig.output", config.output, UNFINISHED if config.oracle_tasks else UNFINISHED[:1]
+    )
+    policy = load_policy(config.policy)
     if config.lerobot is not None:
         from engram.learning.rewards.lerobot.modeling_engram_success import check_policy
 
         check_policy(policy)
+        new_folder("ClassifierCommandConfig.lerobot", config.lerobot)
     lock = WriterLock(output)  # another command would delete the goals that are being carried out
     try:
         return _learn(config, policy, output)
@@ -103,14 +113,16 @@ def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int
     from engram.learning.rewards.success_classifier import SuccessClassifier
 
     console = Console(stderr=True)
-    folder = config.experience or output / "experience"
+    folder, simulated = at_home(config.experience or output / "experience"), {}
     if config.oracle_tasks:
-        oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder)
+        files = _files_of(config.policy)
+        by = oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder, policy_files=files)
+        simulated = {"goals_commit": by}
     skipped: Counter[str] = Counter()
     clips = ClipsConfig(config.clips, config.other_words)
     try:
         encoder, episodes = labelled_episodes(
-            folder.expanduser(), policy, config.words, lambda _, why: skipped.update([why]), clips, config.seed
+            folder, policy, config.words, lambda _, why: skipped.update([why]), clips, config.seed
         )
     finally:
         for why, count in skipped.items():
@@ -133,8 +145,21 @@ def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int
     where = {"command": " ".join(sys.argv[1:]), "commit": commit(), "machine": machine()}
     counts = {"reached": reached, "missed": len(episodes) - reached}
     report: dict[str, Any] = {"benchmark": "classifier", "config": _settings(config), "classifier": str(output)}
-    print(json.dumps(report | counts | {"figures": learnt.figures} | where))
+    print(json.dumps(report | counts | {"figures": learnt.figures} | simulated | where))
     return 0
+
+
+def _files_of(policy: str) -> str:
+    """Return the fingerprint of the files of ``policy``, which :func:`load_policy` has taken."""
+    from engram.policies.checkpoint import fingerprint
+    from engram.policies.opening import checkpoint_folder
+    from engram.policies.source import Source
+
+    try:
+        folder = checkpoint_folder(policy)
+    except UnknownNameError:
+        folder = Source(policy).file("config.json").parent  # on the hub
+    return fingerprint(folder)
 
 
 def _settings(config: ClassifierCommandConfig) -> dict[str, Any]:
@@ -142,12 +167,19 @@ def _settings(config: ClassifierCommandConfig) -> dict[str, Any]:
 
 
 def oracle_goals(
-    policy: Policy, tasks: Sequence[str], gaps: Sequence[str], episodes: int, folder: Path, first_seed: int = FIRST_SEED
-) -> None:
+    policy: Policy,
+    tasks: Sequence[str],
+    gaps: Sequence[str],
+    episodes: int,
+    folder: Path,
+    first_seed: int = FIRST_SEED,
+    policy_files: str = "",
+) -> str:
     """Let ``policy`` carry out ``tasks`` in simulation, and store each goal with the simulator's verdict in ``folder``.
 
     A goal goes on until its success has been seen for a while, as with a person. The folder appears when it is whole;
-    one with these very goals is left as it is.
+    one with these very goals is left as it is. Goals of the same weights with another ``policy_files`` (the fingerprint
+    of the policy's folder) are others. Returns the commit of the code that carried them out; "" where nobody knows.
 
     Raises:
         UnknownNameError: there is no such task or gap.
@@ -171,6 +203,7 @@ def oracle_goals(
     for task in tasks:
         get_task(task)
     about = {"policy": policy.version, "tasks": [*tasks], "on": [*gaps], "episodes": episodes, "first_seed": first_seed}
+    about |= {"policy_files": policy_files}
     if folder.exists():
         return _check_goals(folder, about)
     partial = folder.with_name(f"{folder.name}.partial")
@@ -199,15 +232,23 @@ def oracle_goals(
             record.keep()
         world.close()
     store.close()
-    write_atomic(partial / GOALS, json.dumps(about).encode())
+    by = commit()
+    write_atomic(partial / GOALS, json.dumps(about | {"commit": by}).encode())
     partial.rename(folder)
+    return by
 
 
-def _check_goals(folder: Path, about: dict[str, Any]) -> None:
-    """Raise InvalidInputError if ``folder`` holds other goals than those that ``about`` describes."""
+def _check_goals(folder: Path, about: dict[str, Any]) -> str:
+    """Return the commit of the goals in ``folder``; raise InvalidInputError if ``about`` describes others.
+
+    An earlier version told neither that commit nor the policy's files.
+    """
+    unsaid = {"policy_files": about["policy_files"], "commit": ""}
     try:
-        found = json.loads((folder / GOALS).read_text())
+        found = unsaid | dict(json.loads((folder / GOALS).read_text()))
+        by = str(found.pop("commit"))
     except DAMAGED as error:
         raise StoreError(f"{folder / GOALS}: cannot be read: {error}") from error
     if found != about:
         raise InvalidInputError(f"{folder} holds other goals ({found}, not {about}); choose another folder")
+    return by

@@ -23,6 +23,7 @@ from engram.app.weights import write_checkpoint
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.paths import at_home
 from engram.core.provenance import commit, machine
 from engram.core.registry import split_options
 from engram.core.robot import PANDA_2F85
@@ -128,7 +129,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     from engram.policies.vla.chunking import follow
     from engram.sim.tasks import get_task
 
-    if config.verdict not in JUDGES and not Path(config.verdict).expanduser().is_dir():
+    if config.verdict not in JUDGES and not at_home(config.verdict).is_dir():
         expected = f"one of {', '.join(JUDGES)} or the folder of a classifier"
         raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected {expected}")
     positive_int("ImproveConfig.episodes", config.episodes)
@@ -176,7 +177,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     try:
         before = _of_others(config, practice, policy, others, folder / "others.json")
         curve = list(_measured(config, practice, policy, folder / "curve.jsonl"))
-        after = _rates(config, policy, others, config.others) if before else {}
+        after = _told_rates(config, policy, others) if before else {}
         learnt = _save_policy(config, practice.driving, folder / "policy")
     finally:
         practice.close()
@@ -187,7 +188,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         "policy": str(folder / "policy") if learnt else None,
         "curve": curve,
         "corrections": [asdict(one) for one in practice.corrections],
-        "others": {name: [asdict(rate), asdict(after[name])] for name, rate in before.items()},
+        "others": {name: [row, after[name]] for name, row in before.items()},
         "episodes": [asdict(one) for one in practice.episodes],
     }
 
@@ -212,7 +213,7 @@ def folder_of(config: ImproveConfig) -> Path:
     how = f"search{config.search}" if config.search else noise
     whose = "" if config.policy == ImproveConfig.policy else f"_{Path(config.policy).name}"
     name = f"{config.task}_{on}_{Path(config.verdict).name}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
-    return config.work.expanduser() / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
+    return at_home(config.work) / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
 
 
 def _judge(config: ImproveConfig) -> RewardSource | None:
@@ -269,6 +270,8 @@ def _practice(
     others: tuple[str, ...],
     judge: RewardSource | None,
 ) -> Practice:
+    from engram.policies.checkpoint import fingerprint
+    from engram.runtime.factories import policy_folder
     from engram.runtime.oracle_helper import HelpConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
@@ -287,10 +290,10 @@ def _practice(
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
     )
-    pipeline = gap_pipeline(world)
+    files = {"policy_files": fingerprint(policy_folder(config.policy))}  # its version tells the weights alone
     return Practice(
         world,
-        pipeline,
+        gap_pipeline(world),
         policy,
         config.task,
         folder,
@@ -301,8 +304,8 @@ def _practice(
         fresh_memory=fresh_memory,
         others=others,
         elsewhere=lambda: _nominal(policy),
-        about={"gap": asdict(gap), **_told_by(config, judge)},
-        before={"gap": asdict(Gap())},
+        about={"gap": asdict(gap), **files, **_told_by(config, judge)},
+        before={"gap": asdict(Gap()), **files},
     )
 
 
@@ -326,14 +329,13 @@ def _nominal(policy: Policy) -> Runtime:
 def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: Path) -> Iterator[dict[str, Any]]:
     """Practise, and yield each measurement; finished ones are read from ``kept``."""
     try:
-        known = (
-            {row["episodes"]: row for row in map(json.loads, kept.read_text().splitlines())} if kept.exists() else {}
-        )
+        lines = kept.read_text().splitlines() if kept.exists() else []
+        known = {row["episodes"]: {"commit": ""} | row for row in map(json.loads, lines)}  # "": of an earlier version
         for row in known.values():
             Rate(**row["success"])
     except DAMAGED as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
-    console = Console(stderr=True)
+    console, now = Console(stderr=True), commit()
     for at in sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes}):
         while len(practice.episodes) < at:
             done = practice.episode()
@@ -350,17 +352,18 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
         elif row is None or row["success"]["n"] != config.measured:
             steps = sum(one.steps for one in practice.episodes)
             helped = sum(one.helped for one in practice.episodes) / max(1, steps)
-            row = {"episodes": at, "updates": practice.learner.metrics["updates"], "helped": helped}
+            row = {"episodes": at, "updates": practice.learner.metrics["updates"], "helped": helped, "commit": now}
             row |= {"success": asdict(_rates(config, policy, (config.task,), config.measured)[config.task])}
             known[at] = row
             write_atomic(kept, "".join(json.dumps(known[one]) + "\n" for one in sorted(known)).encode())
-        console.print(f"after {at} episodes: {Rate(**row['success'])}")
+        by = "" if row["commit"] == now else f", measured by commit {row['commit'] or '(unknown)'}"
+        console.print(f"after {at} episodes: {Rate(**row['success'])}{by}")
         yield row
 
 
 def _of_others(
     config: ImproveConfig, practice: Practice, policy: Policy, others: tuple[str, ...], kept: Path
-) -> dict[str, Rate]:
+) -> dict[str, dict[str, Any]]:
     """Return the success of ``policy`` on other tasks before it practised, that of an earlier run where there is one.
 
     Raises:
@@ -371,17 +374,25 @@ def _of_others(
         return {}
     try:
         known = json.loads(kept.read_text()) if kept.exists() else {}
-        found = {name: Rate(**rate) for name, rate in known.items()}
+        found = {name: {"commit": ""} | row for name, row in known.items()}  # "": of an earlier version
+        for row in found.values():
+            Rate(**{name: value for name, value in row.items() if name != "commit"})
     except DAMAGED as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
-    if {rate.n for rate in found.values()} != {config.others}:
+    if {row["n"] for row in found.values()} != {config.others}:
         if practice.episodes:
             raise InvalidInputError(
                 f"ImproveConfig.others: {config.others}: the policy has practised already; choose another folder (work)"
             )
-        found = _rates(config, policy, others, config.others)
-        write_atomic(kept, json.dumps({name: asdict(rate) for name, rate in found.items()}).encode())
+        found = _told_rates(config, policy, others)
+        write_atomic(kept, json.dumps(found).encode())
     return found
+
+
+def _told_rates(config: ImproveConfig, policy: Policy, others: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Return the success of ``policy`` on ``others`` for JSON, with the commit that measured it."""
+    rates, now = _rates(config, policy, others, config.others), commit()
+    return {name: asdict(rate) | {"commit": now} for name, rate in rates.items()}
 
 
 def _rates(config: ImproveConfig, policy: Policy, tasks: tuple[str, ...], episodes: int) -> dict[str, Rate]:

@@ -9,6 +9,7 @@ from typing import Literal
 import tyro
 
 from engram.core.errors import InvalidInputError
+from engram.core.paths import at_home
 from engram.learning.weights.keys import (
     PUBLIC,
     SIGNING,
@@ -39,7 +40,7 @@ class KeysConfig:
 
 def keys(config: KeysConfig) -> int:
     """Make, trust or list keys."""
-    folder = (config.folder or keys_folder(config.robot)).expanduser()
+    folder = keys_folder(config.robot) if config.folder is None else at_home(config.folder)
     if config.public_key is not None and config.action != "trust":
         raise InvalidInputError(f"public_key: for trust only, not for {config.action}")
     if config.action == "new":

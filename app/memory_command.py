@@ -21,8 +21,9 @@ import numpy as np
 import tyro
 
 from engram.app import memory_merging as merging
-from engram.app.memory_opening import StoreArgument, open_to_read
+from engram.app.memory_opening import StoreArgument, check_store, open_to_read
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.paths import at_home
 
 if TYPE_CHECKING:
     from engram.core.types import GraphUpdate
@@ -137,7 +138,9 @@ def memory(config: Any) -> int:
     if config.store is None and isinstance(config, Import):
         raise InvalidInputError("import makes a new store: name its folder with --store")
     find = only_one if isinstance(config, WRITERS) else last_written
-    path = config.store.expanduser() if config.store else find(STORES.expanduser())
+    path = at_home(config.store) if config.store else find(at_home(STORES))
+    if isinstance(config, WRITERS):
+        check_store(path)
     actions: dict[type, Callable[[Any, Path], None]] = {
         Query: query, History: history, Snapshots: snapshots, Export: export, Import: import_,
         merging.Merge: merging.merge, merging.Unmerge: merging.unmerge, merging.Conflicts: merging.conflicts,

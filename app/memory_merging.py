@@ -15,6 +15,7 @@ import tyro
 
 from engram.app.memory_opening import StoreArgument, open_to_read, open_to_write
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.paths import at_home
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def merge(config: Merge, path: Path) -> None:
     from engram.memory.storage.se2 import PlaneTransform
     from engram.memory.storage.snapshots import read_snapshot
 
-    other = read_snapshot(config.other.expanduser())
+    if at_home(config.other).resolve() == path.resolve():
+        raise InvalidInputError(f"{config.other}: a store cannot be merged into itself; name that of another robot")
+    other = read_snapshot(at_home(config.other))
     if other is None:
         raise StoreError(f"{config.other}: the store is empty")
     guess = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram.core.errors import StoreLockedError
+from engram.core.errors import StoreError, StoreLockedError
 
 if TYPE_CHECKING:
     from engram.memory.robot_memory import RobotMemory
@@ -21,8 +21,18 @@ class StoreArgument:
     one, it must be the only one there."""
 
 
+def check_store(path: Path) -> None:
+    """Raise StoreError unless there is a store at ``path``, damaged or not: a mistyped name would begin a new one."""
+    if not any(one.name.split(".")[0] == "graph" for one in path.glob("graph*")):
+        raise StoreError(f"{path}: no memory store there; engram memory import makes a new one")
+
+
 def open_to_write(path: Path, service: str) -> RobotMemory:
-    """Open a store to change it; ``service`` does the same in a memory node that holds it."""
+    """Open the store at ``path`` to change it; ``service`` does the same in a memory node that holds it.
+
+    Raises:
+        StoreError: it cannot be opened or written.
+    """
     from engram.memory import RobotMemory
 
     try:

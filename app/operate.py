@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from engram.app.goal_line import GoalLine
+from engram.app.options import check_asking
 from engram.app.up import child_environment
+from engram.core.errors import InvalidInputError
 from engram.runtime.episode_report import LoopError
 from engram.runtime.goal_words import outcome_words
 
 if TYPE_CHECKING:
     from engram.nodes.learner_client import LearnerClient
     from engram.nodes.loop_client import LoopClient
+
+NOT_STOPPED = "nothing was stopped, as far as is known. Use the emergency stop"
 
 
 @dataclass(frozen=True)
@@ -96,13 +100,25 @@ class DoConfig:
 def stop(config: StopConfig) -> int:
     """Hold the robot until it is released; 0 only if its safety node confirmed it.
 
+    Whatever goes wrong, it is told that the robot may be moving.
+
     Raises:
-        LoopError: no safety node answered; tells that the robot may be moving.
+        LoopError: no safety node answered, or it could not be asked.
+        InvalidInputError: nobody can be asked so.
     """
     try:
-        return _trigger(config, "safety/stop")
+        success, said = _answer(config, "safety/stop")
+    except KeyboardInterrupt:
+        print(f"engram stop: {NOT_STOPPED}", file=sys.stderr)
+        raise
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}: {NOT_STOPPED}") from None
     except LoopError as error:
-        raise LoopError(f"{error}: nothing was stopped, as far as is known. Use the emergency stop") from None
+        raise LoopError(f"{error}: {NOT_STOPPED}") from None
+    except Exception as error:
+        raise LoopError(f"{error!r}: {NOT_STOPPED}") from error
+    print(said if success else f"{said}: {NOT_STOPPED}")
+    return int(not success)
 
 
 def release(config: StopConfig) -> int:
@@ -112,7 +128,7 @@ def release(config: StopConfig) -> int:
 
 def judge(config: JudgeConfig) -> int:
     """Tell the robot how its goal ended; 0 only if a goal ended so."""
-    return _trigger(StopConfig(config.domain, config.namespace, config.timeout_s), f"execute_task/{config.outcome}")
+    return _trigger(config, f"execute_task/{config.outcome}")
 
 
 def cancel(config: StopConfig) -> int:
@@ -122,7 +138,7 @@ def cancel(config: StopConfig) -> int:
 
 def promote(config: PromoteConfig) -> int:
     """Let learnt weights drive; 0 only if the learner took them: behind the gate, only with its verdict."""
-    with _learner(config.namespace, config.domain) as client:
+    with _learner(config) as client:
         accepted, said = client.promote(config.version, config.reason or "engram promote", config.timeout_s)
     print(said)
     return int(not accepted)
@@ -130,7 +146,7 @@ def promote(config: PromoteConfig) -> int:
 
 def rollback(config: RollbackConfig) -> int:
     """Go back to weights that drove earlier; 0 only if the learner did."""
-    with _learner(config.namespace, config.domain) as client:
+    with _learner(config) as client:
         accepted, said = client.roll_back(config.version, config.reason or "engram rollback", config.timeout_s)
     print(said)
     return int(not accepted)
@@ -139,7 +155,7 @@ def rollback(config: RollbackConfig) -> int:
 def do(config: DoConfig) -> int:
     """Give the robot an instruction, show how it goes and print the outcome; 0 only if it succeeded."""
     line = GoalLine(sys.stderr)
-    with _client(config.namespace, config.domain) as client:
+    with _client(config) as client:
         client.idle = line.tick
         try:
             result = client.do(config.instruction, config.timeout_s, line.take)
@@ -149,26 +165,32 @@ def do(config: DoConfig) -> int:
     return int(result.outcome != "succeeded")
 
 
-def _trigger(config: StopConfig, service: str) -> int:
-    with _client(config.namespace, config.domain) as client:
-        success, said = client.trigger(service, config.timeout_s)
+def _trigger(config: StopConfig | JudgeConfig, service: str) -> int:
+    success, said = _answer(config, service)
     print(said)
     return int(not success)
 
 
+def _answer(config: StopConfig | JudgeConfig, service: str) -> tuple[bool, str]:
+    with _client(config) as client:
+        return client.trigger(service, config.timeout_s)
+
+
 @contextmanager
-def _client(namespace: str, domain: int | None) -> Iterator[LoopClient]:
-    os.environ.update(child_environment(domain, None))  # before ROS is imported: it reads them once
+def _client(config: StopConfig | JudgeConfig | DoConfig) -> Iterator[LoopClient]:
+    check_asking(config)
+    os.environ.update(child_environment(config.domain, None))  # before ROS is imported: it reads them once
     from engram.nodes.loop_client import LoopClient
 
-    with closing(LoopClient(namespace, domain)) as client:
+    with closing(LoopClient(config.namespace, config.domain)) as client:
         yield client
 
 
 @contextmanager
-def _learner(namespace: str, domain: int | None) -> Iterator[LearnerClient]:
-    os.environ.update(child_environment(domain, None))
+def _learner(config: PromoteConfig | RollbackConfig) -> Iterator[LearnerClient]:
+    check_asking(config)
+    os.environ.update(child_environment(config.domain, None))
     from engram.nodes.learner_client import LearnerClient
 
-    with closing(LearnerClient(namespace, domain)) as client:
+    with closing(LearnerClient(config.namespace, config.domain)) as client:
         yield client

@@ -1,15 +1,22 @@
-"""Options of commands: those that would change nothing are refused, and so are files that cannot be written."""
+"""Options of commands: those that would change nothing are refused, and so is what cannot be written, or asked."""
 
 from __future__ import annotations
 
+import math
+import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engram.core.errors import InvalidInputError
 from engram.core.paths import at_home
+
+_NAMESPACE = re.compile(r"/?|(/?[A-Za-z_][A-Za-z0-9_]*)(/[A-Za-z_][A-Za-z0-9_]*)*")
+"""What rclpy takes for a node's namespace."""
+LONGEST_NAMESPACE = 100
+"""The names of topics and services, at most 247 characters, begin with it."""
 
 
 def chosen(config: Any, names: Iterable[str]) -> list[str]:
@@ -47,6 +54,58 @@ def writable(option: str, output: Path | str | None) -> Path | None:
     except OSError as error:
         raise InvalidInputError(f"{option}: {path} cannot be written: {error.strerror}") from None
     return path
+
+
+def check_asking(config: Any) -> None:
+    """Raise InvalidInputError if ``config``, which asks running nodes, holds what ROS cannot take.
+
+    That is a ``namespace`` that can be none, a ``timeout_s`` that never ends or has ended before, and words that are no
+    UTF-8.
+    """
+    kind = type(config).__name__
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, str) and not _is_utf8(value):
+            raise InvalidInputError(f"{kind}.{field.name}: {value!r}, expected text in UTF-8")
+    if not _NAMESPACE.fullmatch(config.namespace) or len(config.namespace) > LONGEST_NAMESPACE:
+        raise InvalidInputError(
+            f"{kind}.namespace: {config.namespace!r}, expected at most {LONGEST_NAMESPACE} letters, digits and _, in "
+            "parts that / separates and none of which begins with a digit, such as r1"
+        )
+    if not 0.0 < config.timeout_s < math.inf:
+        raise InvalidInputError(f"{kind}.timeout_s: {config.timeout_s}, expected a finite number of seconds above 0")
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def new_folder(option: str, folder: Path, unfinished: Container[str] = ()) -> Path:
+    """Return the ``folder`` of ``option``, made; ``unfinished`` is what one may hold that is gone on with.
+
+    To be called before the work, whose result would replace what lies there.
+
+    Raises:
+        InvalidInputError: it holds other files, or cannot be written.
+    """
+    path = at_home(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        other = sorted(one.name for one in path.iterdir() if one.name not in unfinished and not _is_empty(one))
+        tempfile.TemporaryFile(dir=path).close()
+    except OSError as error:
+        raise InvalidInputError(f"{option}: {path} cannot be written: {error.strerror}") from None
+    if other:
+        raise InvalidInputError(f"{option}: {path} holds other files ({', '.join(other[:3])}); name a new folder")
+    return path
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
 
 
 def with_home(config: Any) -> Any:

@@ -25,8 +25,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from engram.app.commands import require_benchmarks
-from engram.app.options import writable
-from engram.core.errors import EngramError, unknown_name
+from engram.app.options import refuse, writable
+from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, unknown_name
 from engram.core.paths import at_home
 from engram.core.provenance import digest
 from engram.core.statistics import Rate, mean_rate, wilson
@@ -47,7 +47,7 @@ class ProveConfig:
     quick: bool = False
     """A smaller run, at most about ten minutes on two cores."""
     policy: str = ""
-    """Checkpoint that is proved; empty: base for the loop, engram for the policy."""
+    """Checkpoint that is proved, for the parts loop and policy; empty: base for the loop, engram for the policy."""
     others: tuple[str, ...] = ()
     """For the part policy: baselines to run on the same seeds, as name=folder; the memoryless one is called none.
     Empty: those of benchmarks/memory_arms.py, which are recorded and trained first (hours); with ``quick`` none."""
@@ -254,10 +254,10 @@ def prove_swap(config: ProveConfig) -> list[Figure]:
 
 
 def prove_context(config: ProveConfig) -> list[Figure]:
-    """The shipped policy that acts on the scene graph, with both cameras covered: with and without memory/context."""
+    """The policy that acts on the scene graph, with both cameras covered: with and without memory/context."""
     figures = []
     for name, ablation, target in (("given", "", CONTEXT_TARGET), ("not_given", "no_context", None)):
-        words = ["engram", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
+        words = [config.policy or "engram", "--tasks", "unseen", "--episodes", "10" if config.quick else "100"]
         report = run(["-m", "engram.app.cli", "eval", *words, *(["--ablation", ablation] if ablation else [])])
         figures.append(rate_figure(f"unseen_context_{name}", Rate(**report["mean"]), target))
     return figures
@@ -331,6 +331,8 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "promise": (prove_promise,),
 }
 """Part -> its measurements."""
+OF_POLICY = {"loop": ("policy",), "policy": ("policy", "others")}
+"""Part -> what it takes of the options that name policies; the other parts measure what is shipped."""
 
 
 _ROOMS = [
@@ -376,6 +378,35 @@ def kept(measure: Callable[[ProveConfig], list[Figure]], config: ProveConfig) ->
     return figures
 
 
+def _check_policies(config: ProveConfig) -> None:
+    """Raise for what would only come out after hours of measurements: a policy or one of ``others`` that is none."""
+    from engram.runtime.factories import check_policy_name, policy_folder
+
+    for other in config.others:
+        name, _, place = other.partition("=")
+        if not name or not place:
+            raise InvalidInputError(f"ProveConfig.others: {other!r}, expected name=folder")
+        policy_folder(place)
+    if not config.policy:
+        return
+    check_policy_name(config.policy)
+    if ":" in config.policy and config.part == "loop":
+        return
+    from engram.policies.source import Source
+
+    try:
+        folder = policy_folder(config.policy)
+    except UnknownNameError:
+        if config.part == "policy":  # what it is compared with lies in folders, too
+            raise
+        Source(config.policy).type()  # on the hub
+        return
+    Source(str(folder)).type()
+    settings = json.loads((folder / "config.json").read_text())
+    if config.part == "policy" and settings.get("memory", "none") == "none":
+        raise InvalidInputError(f"ProveConfig.policy: {config.policy!r} has no memory of its episode to prove")
+
+
 def judged(figures: Sequence[Figure]) -> Table:
     """Return the figures that have a target as one table, those that miss it first."""
     rows = sorted((f for f in figures if f.met is not None), key=lambda f: bool(f.met))
@@ -392,6 +423,10 @@ def prove(config: ProveConfig) -> int:
     """Run every measurement of the part; 1 when one failed or a target was not met."""
     if config.part not in PARTS:
         raise unknown_name("part to prove", config.part, PARTS)
+    taken = OF_POLICY.get(config.part, ())
+    left_out = [name for name in ("policy", "others") if name not in taken]
+    refuse(config, left_out, f": part {config.part} takes {', '.join(taken) or 'neither policy nor others'}")
+    _check_policies(config)
     require_benchmarks()
     output = writable("ProveConfig.output", config.output)
     figures: list[Figure] = []

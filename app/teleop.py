@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import tyro
 
-from engram.app.options import refuse
+from engram.app.options import check_asking, refuse
 from engram.app.up import child_environment
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
@@ -60,6 +60,7 @@ class TeleopConfig:
 
 def teleop(config: TeleopConfig) -> int:
     """Let a person drive until they leave; 0 then, 1 if the device is lost."""
+    check_asking(config)
     os.environ.update(child_environment(config.domain, None))  # before ROS is imported: it reads them once
     from engram.nodes.teleop_client import TeleopClient
     from engram.runtime.episode_report import LoopError

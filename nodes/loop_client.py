@@ -89,7 +89,7 @@ class LoopClient(Outsider):
             manager = self.diagnostics.get("lifecycle_manager")
             if manager is not None and "failed" in manager.values.values():
                 raise LoopError(manager.message)
-            if time.monotonic() > end:
+            if not time.monotonic() <= end:
                 raise LoopError(f"the nodes are not active after {timeout_s:g} s: {said}")
             if self._is_active.service_is_ready():
                 try:

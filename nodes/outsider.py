@@ -60,7 +60,7 @@ class Outsider:
         """Spin until ``condition`` holds; raises LoopError naming ``what`` after ``timeout_s``."""
         end = time.monotonic() + timeout_s
         while not condition():
-            if time.monotonic() > end:
+            if not time.monotonic() <= end:  # nor for a time that is no number
                 raise LoopError(f"{what}: not within {timeout_s:g} s")
             self._once()
 
@@ -90,7 +90,7 @@ class Outsider:
                 return self._answer(future, min(patience_s, end - time.monotonic()), what)
             except LoopError:
                 forget(future)
-                if time.monotonic() > end:
+                if not time.monotonic() <= end:
                     raise LoopError(f"{what}: not within {timeout_s:g} s") from None
 
     def _greet(self, name: str, timeout_s: float) -> None:

@@ -310,7 +310,7 @@ class Practice:
     def _check(self, about: dict[str, Any], before: dict[str, Any]) -> None:
         """Write what is practised into the folder; InvalidInputError if it is another practice's.
 
-        What the folder does not say, as an earlier version did not know it, is as in ``before``.
+        What the folder does not say, as an earlier version did not know it, is as in ``before``, and is written there.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / "practice.json"
@@ -318,12 +318,15 @@ class Practice:
         if not path.exists():
             write_atomic(path, json.dumps(about, indent=1).encode())
         try:
-            found = _completed(dict(json.loads(path.read_text())), before)
+            said = dict(json.loads(path.read_text()))
+            found = _completed(said, before)
         except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
             values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
             raise InvalidInputError(f"{self._folder} holds another practice ({values}); use another folder")
+        if found != said:
+            write_atomic(path, json.dumps(found, indent=1).encode())
 
     def _read(self) -> list[PracticeEpisode]:
         path = self._folder / "episodes.jsonl"

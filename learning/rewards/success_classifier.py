@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.paths import at_home
 from engram.core.statistics import wilson
 from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Features, Verdict
 from engram.learning.rewards.contract import Moment, RewardSource
@@ -162,7 +163,7 @@ class SuccessClassifier:
     @classmethod
     def load(cls, folder: Path | str) -> SuccessClassifier:
         """Return what :meth:`save` wrote; raises StoreError if it is missing or damaged."""
-        folder = Path(folder).expanduser()
+        folder = at_home(folder)
         try:
             card = json.loads((folder / CARD).read_text())
             network = Ensemble(**card["network"])
@@ -176,7 +177,7 @@ class SuccessClassifier:
 
 def digest_of(folder: Path | str) -> str:
     """Return 12 hex digits that tell the classifier in ``folder`` from any other; StoreError: it cannot be read."""
-    folder = Path(folder).expanduser()
+    folder = at_home(folder)
     try:
         return hashlib.sha256(b"".join((folder / name).read_bytes() for name in (CARD, WEIGHTS))).hexdigest()[:12]
     except OSError as error:

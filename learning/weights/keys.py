@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
+from engram.core.paths import at_home
 
 KEYS = "~/.local/share/engram/{robot_id}/keys"
 """Folder of a robot's keys."""
@@ -33,7 +34,7 @@ ACCEPT = ("approved", "any", "none")
 
 def keys_folder(robot_id: str) -> Path:
     """Return the folder of the keys of the robot ``robot_id``."""
-    return Path(KEYS.replace("{robot_id}", robot_id)).expanduser()
+    return at_home(KEYS.replace("{robot_id}", robot_id))
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -79,7 +80,7 @@ def load_private_key(path: str | Path) -> Ed25519PrivateKey:
     Raises:
         InvalidInputError: there is none, or others than its owner may read it.
     """
-    file = Path(path).expanduser()
+    file = at_home(path)
     try:
         mode = file.stat().st_mode
         key = load_pem_private_key(file.read_bytes(), password=None)
@@ -94,8 +95,9 @@ def load_private_key(path: str | Path) -> Ed25519PrivateKey:
 
 def load_public_key(path: str | Path) -> Ed25519PublicKey:
     """Return the key in the PEM file ``path``; raises InvalidInputError if there is none."""
+    file = at_home(path)
     try:
-        key = load_pem_public_key(Path(path).expanduser().read_bytes())
+        key = load_pem_public_key(file.read_bytes())
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"trusted_key {str(path)!r}: {error}") from None
     if not isinstance(key, Ed25519PublicKey):
@@ -105,7 +107,7 @@ def load_public_key(path: str | Path) -> Ed25519PublicKey:
 
 def trusted_keys(path: str | Path) -> dict[str, Ed25519PublicKey]:
     """Return the public keys at ``path``, a PEM file or a folder of them, by fingerprint; none if it does not exist."""
-    place = Path(path).expanduser()
+    place = at_home(path)
     files = sorted(place.glob("*.pem")) if place.is_dir() else [place] if place.exists() else []
     return {fingerprint(key): key for key in map(load_public_key, files)}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +21,7 @@ from engram.learning.rewards.labelled_episodes import labelled_episodes
 from engram.learning.rewards.lerobot.modeling_engram_success import EngramSuccessRewardModel
 from engram.learning.rewards.success_classifier import ClassifierConfig, SuccessClassifier
 from engram.policies.loading import load_policy
+from engram.runtime.factories import policy_folder
 from tests.learning.transitions import episode
 
 WORDS = "clean the table"
@@ -101,6 +103,7 @@ def test_what_was_learnt_is_a_reward_model_of_lerobot_s_if_that_is_asked_for(tmp
     assert model.config.forms == (WORDS,)
     for name, tensor in learnt.network.state_dict().items():
         assert model.ensemble.state_dict()[name].equal(tensor)
+    words[1] = str(tmp_path / "other")
     assert cli.main([*words, "--lerobot", str(tmp_path / "no"), "--policy", "engram"]) == 2
     assert "has a memory of its episode" in capsys.readouterr().err and not (tmp_path / "no").exists()
 
@@ -122,6 +125,8 @@ def test_where_nothing_was_told_the_table_says_so(tmp_path, base, capsys, monkey
         ([], "--experience: give either"),
         (["--experience", "nowhere", "--oracle-tasks", "stack"], "--experience: give either"),
         (["--experience", "nowhere"], "no experience is stored there"),
+        (["--experience", "nowhere", "--episodes", "500"], "--episodes: 500: would change nothing"),
+        (["--experience", "nowhere", "--on", "worn"], "--on: ('worn',): would change nothing"),
         (["--oracle-tasks", "dance"], "dance"),
         (["--oracle-tasks", "stack", "--on", "mars"], "unknown gap 'mars'"),
         (["--oracle-tasks", "stack", "--episodes", "0"], "--episodes: 0"),
@@ -145,6 +150,42 @@ def test_simulated_goals_of_another_task_are_not_taken_for_those_that_were_asked
     (tmp_path / GOALS).write_text("{")
     with pytest.raises(StoreError, match="cannot be read"):
         oracle_goals(base, ("stack",), ("none",), 2, tmp_path)
+
+
+def test_simulated_goals_of_the_same_weights_with_other_settings_are_others(tmp_path, base):
+    about = {"policy": base.version, "tasks": ["stack"], "on": ["none"], "episodes": 2, "first_seed": FIRST_SEED}
+    (tmp_path / GOALS).write_text(json.dumps(about | {"policy_files": "one", "commit": "abc"}))
+    assert oracle_goals(base, ("stack",), ("none",), 2, tmp_path, policy_files="one") == "abc"
+    with pytest.raises(InvalidInputError, match="holds other goals"):
+        oracle_goals(base, ("stack",), ("none",), 2, tmp_path, policy_files="two")
+    (tmp_path / GOALS).write_text(json.dumps(about))  # of an earlier version
+    assert oracle_goals(base, ("stack",), ("none",), 2, tmp_path, policy_files="two") == ""
+
+
+def test_nothing_that_lies_in_the_folders_for_what_is_learnt_is_replaced(tmp_path, capsys):
+    shutil.copytree(policy_folder("base"), mine := tmp_path / "mine")
+    before = {path.name: path.read_bytes() for path in mine.iterdir()}
+    learning = ["--experience", str(tmp_path / "experience"), "--clips", "0"]
+    for words in ([str(tmp_path / "out"), "--lerobot", str(mine)], [str(mine)]):
+        assert cli.main(["classifier", *words, *learning]) == 2
+        option = "--lerobot" if len(words) > 1 else "--output"
+        assert f"{option}: {mine} holds other files (card.json, config.json" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in mine.iterdir()} == before
+
+
+def test_simulated_goals_of_a_command_that_was_interrupted_are_gone_on_with(tmp_path, base, capsys, monkeypatch):
+    monkeypatch.setattr(success_classifier, "ClassifierConfig", partial(ClassifierConfig, members=1, updates=1))
+    out = tmp_path / "out"
+    stored(out / "experience", [goal(base.lineage.id, number, number % 2 == 0) for number in range(8)])
+    about = {"policy": base.version, "tasks": ["stack"], "on": ["none", "turned"], "episodes": 60}
+    (out / "experience" / GOALS).write_text(json.dumps(about | {"first_seed": FIRST_SEED, "commit": "abc"}))
+    words = ["classifier", str(out), "--oracle-tasks", "stack", "--clips", "0", "--lerobot", str(out / "reward")]
+    (out / "reward").mkdir()  # made before the goals were carried out
+    assert cli.main(words) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["goals_commit"] == "abc"
+    kept = (out / "classifier.json").read_bytes()
+    assert cli.main(words) == 2 and "holds other files (classifier.json" in capsys.readouterr().err
+    assert (out / "classifier.json").read_bytes() == kept
 
 
 def test_two_commands_do_not_share_a_folder(tmp_path, capsys):

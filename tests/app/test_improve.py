@@ -1,6 +1,8 @@
 """``engram improve`` practises, measures, goes on after an interruption, and leaves a checkpoint that drives."""
 
 import json
+import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -60,6 +62,37 @@ def test_a_policy_that_remembers_and_reads_practises_with_its_memories(tmp_path,
     assert folder.name.endswith("_engram_seed0")  # base practises elsewhere
     (steps,) = ExperienceReader(folder / "experience").episodes()
     assert all(step.context is not None and len(step.context.tokens) for step in steps)  # what lies there was seen
+
+
+def test_the_same_weights_with_other_settings_are_another_policy(tmp_path, capsys):
+    for name in "ab":
+        shutil.copytree(policy_folder("base"), tmp_path / name / "policy")
+    more = ("--episodes", "1", "--measure-at", "0", "--measured", "1", "--rehearsed", "0")
+    words = [*WORDS, "--work", str(tmp_path / "work"), *more, "--policy"]
+    assert cli.main([*words, str(tmp_path / "a" / "policy")]) == 0
+    assert cli.main([*words, str(tmp_path / "b" / "policy")]) == 0  # the same in all
+    settings = tmp_path / "b" / "policy" / "config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | {"n_action_steps": 1}))
+    capsys.readouterr()
+    assert cli.main([*words, str(tmp_path / "b" / "policy")]) == 2
+    assert "holds another practice (policy_files: " in capsys.readouterr().err
+
+
+def test_each_measurement_says_which_commit_made_it(tmp_path, capsys, monkeypatch):
+    more = ("--measure-at", "0", "--measured", "1", "--rehearsed", "0", "--others", "1")
+    monkeypatch.setattr(improve_module, "_known_tasks", lambda config: ("reach", "stack"))
+    monkeypatch.setattr(improve_module, "commit", lambda: "old")
+    improve(tmp_path, capsys, "--episodes", "1", *more)
+    monkeypatch.setattr(improve_module, "commit", lambda: "new")
+    report = improve(tmp_path, capsys, "--episodes", "2", *more)
+    assert [(row["episodes"], row["commit"]) for row in report["curve"]] == [(0, "old"), (2, "new")]
+    assert [row["commit"] for row in report["others"]["stack"]] == ["old", "new"] and report["commit"] == "new"
+    (folder,) = tmp_path.iterdir()
+    for name in ("curve.jsonl", "others.json"):  # an earlier version did not say it
+        kept = (folder / name).read_text()
+        (folder / name).write_text(re.sub(r'"commit": "\w+", |, "commit": "\w+"', "", kept))
+    report = improve(tmp_path, capsys, "--episodes", "2", *more)
+    assert [row["commit"] for row in (*report["curve"], report["others"]["stack"][0])] == [""] * 3
 
 
 def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engram.app import cli
 from engram.app import prove as module
 from engram.app.commands import BenchConfig, available_benchmarks, bench, bench_command
 from engram.app.prove import Figure, ProofError, ProveConfig, last_json, prove, rate_figure, run
@@ -88,6 +89,7 @@ def test_other_weights_in_the_same_folder_are_measured_anew(monkeypatch: pytest.
     for folder in (mine, other):
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(b"one")
+        (folder / "config.json").write_text('{"type": "engram_vla", "memory": "bank"}')
     config = ProveConfig("policy", policy=str(mine), others=(f"none={other}",), work=tmp_path)
     assert [prove(config), prove(config), len(ran)] == [0, 0, 1]
     (mine / "model.safetensors").write_bytes(b"two")
@@ -117,6 +119,50 @@ def test_unknown_parts_are_named() -> None:
         prove(ProveConfig(part="lop"))
     with pytest.raises(UnknownNameError, match="'simm'; did you mean 'sim'"):
         bench(BenchConfig(parts=("simm",)))
+
+
+@pytest.mark.parametrize("part", ["memory", "faults", "learner", "gate", "promise"])
+def test_a_part_that_proves_no_policy_of_the_user_s_takes_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: str
+) -> None:
+    monkeypatch.setitem(module.PARTS, part, ())
+    for words in (["--policy", "engram"], ["--others", "none=base"]):
+        assert cli.main(["prove", part, *words]) == 2
+        said = f"would change nothing: part {part} takes neither policy nor others"
+        assert words[0] in (error := capsys.readouterr().err) and said in error
+    assert cli.main(["prove", part]) == 0
+
+
+def test_baselines_are_for_the_part_policy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(module.PARTS, "loop", ())
+    assert cli.main(["prove", "loop", "--others", "none=base"]) == 2
+    assert "--others: ('none=base',): would change nothing: part loop takes policy" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["loop", "--policy", "bse"], "unknown policy 'bse'; did you mean 'base'"),
+        (["loop", "--policy", "nowhere/mine"], "policy 'nowhere/mine': neither a folder nor to be had from the hub"),
+        (["loop", "--policy", "."], "policy .: no config.json in this folder"),
+        (["loop", "--policy", "nowhere:mine"], "there is no module 'nowhere'"),
+        (["policy", "--policy", "engrm"], "unknown policy 'engrm'; did you mean 'engram'"),
+        (["policy", "--policy", "base"], "--policy: 'base' has no memory of its episode to prove"),
+        (["policy", "--others", "base"], "--others: 'base', expected name=folder"),
+        (["policy", "--others", "none=bse"], "unknown policy 'bse'"),
+    ],
+)
+def test_a_policy_that_cannot_be_proved_is_named_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    words: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(module.PARTS, words[0], (lambda _: pytest.fail("it was measured"),))
+    assert cli.main(["prove", *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_only_benchmarks_that_exist_are_offered() -> None:
@@ -154,6 +200,9 @@ def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monke
     found = module.prove_context(ProveConfig("policy", quick=True))
     usual = ["engram", "--tasks", "unseen", "--episodes", "10"]
     assert words == [usual, [*usual, "--ablation", "no_context"]]
+    words.clear()
+    module.prove_context(ProveConfig("policy", quick=True, policy="outputs/mine/policy"))
+    assert [one[0] for one in words] == ["outputs/mine/policy"] * 2
     assert [(figure.name, figure.value, figure.n, figure.met) for figure in found] == [
         ("unseen_context_given", 0.9, 10, True), ("unseen_context_not_given", 0.3, 10, None)
     ]  # fmt: skip

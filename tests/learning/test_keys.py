@@ -1,5 +1,7 @@
 """Keys on disk: made once, readable by their owner alone, and needed wherever weights could move a robot."""
 
+import pwd
+
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -61,3 +63,15 @@ def test_the_command_makes_trusts_and_lists(tmp_path, capsys):
     assert f"signs:   {name}" in (said := capsys.readouterr().out) and f"trusted: {name}" in said
     assert cli.main(["keys", "new", *robot]) == 2  # it would orphan what the old key signed
     assert cli.main(["keys", "trust", str(tmp_path / "missing.pem"), *robot]) == 2
+
+
+@pytest.mark.parametrize("command", ["keys", "plot", "weights"])
+def test_a_user_without_a_home_folder_is_told_so(command, capsys, monkeypatch):
+    def unknown(_):
+        raise KeyError("uid not found")
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert cli.main([command]) == 2
+    said = f"engram {command}: ~/.local/share/engram/robot0/keys: Could not determine home directory"
+    assert said in capsys.readouterr().err

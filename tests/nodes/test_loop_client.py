@@ -250,6 +250,15 @@ def test_what_is_never_answered_is_named(driven):
     assert set(node.asked) == {"greeting"} and len(node.asked) >= 2
 
 
+@pytest.mark.parametrize("driven", [LateToDiscover], indirect=True)
+def test_a_time_that_is_no_number_is_no_time(driven):
+    _, client = driven
+    with pytest.raises(LoopError, match="never: not within nan s"):
+        client.wait_for(lambda: False, float("nan"), "never")
+    with pytest.raises(LoopError, match="the nodes are not active after nan s"):
+        client.wait_active(float("nan"))
+
+
 def test_a_client_that_is_closed_leaves_no_participant_behind():
     # those that stay fill the ports that others look at on one machine: after about 30, nodes no longer find each other
     def ports() -> int:

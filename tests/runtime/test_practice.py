@@ -270,3 +270,6 @@ def test_a_folder_of_an_earlier_version_holds_what_its_settings_were_without_say
         again(config=replace(CONFIG, rehearsed=3))
     with pytest.raises(InvalidInputError, match=r"holds another practice \(gap: .*'gain': 1\.0.*, not .*'gain': 2\.0"):
         again(about={"gap": gap | {"gain": 2.0}})
+    again(before={"gap": gap, "files": "one"}, about={"gap": gap, "files": "one"}).close()
+    with pytest.raises(InvalidInputError, match=r"holds another practice \(files: one, not two\)"):
+        again(before={"gap": gap, "files": "two"}, about={"gap": gap, "files": "two"})  # it says so since
