@@ -3,9 +3,10 @@
 Each trace forgets at a speed of its own, from half a second to 32 s, so that together they tell what is new from what
 was long ago. Every control step is written once, in training and in deployment.
 
-Train a policy with it, then use the policy as any other. Its configuration names this class, so the file must be found
-(in the current folder or on PYTHONPATH) wherever the policy is loaded:
+Train a policy with it, then use the policy as any other. Its configuration names this class, so the file must be on
+PYTHONPATH wherever the policy is loaded; a checkpoint imports nothing from the current folder:
 
+    export PYTHONPATH=$PWD
     engram record --root data/memory --tasks memory --episodes 100
     engram train --dataset data/memory --out outputs/traces --memory examples.sequence_memory:Traces --window 64
     engram eval outputs/traces/policy --tasks memory

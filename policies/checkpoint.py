@@ -6,7 +6,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engram.core.errors import WeightsError
+from engram.core.errors import DAMAGED, EngramError, WeightsError
 
 if TYPE_CHECKING:
     from lerobot.processor import PolicyProcessorPipeline
@@ -123,13 +124,24 @@ def export(
     postprocess: PolicyProcessorPipeline[Any, Any],
     card: dict[str, Any],
 ) -> None:
-    """Write a policy as LeRobot loads it, with ``card.json``, replacing ``folder`` in one move."""
-    fresh = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
-    policy.save_pretrained(fresh)
-    preprocess.save_pretrained(fresh)
-    postprocess.save_pretrained(fresh)
-    (fresh / CARD).write_text(json.dumps({**card, "sha256": sha256(fresh / WEIGHTS)}, indent=1) + "\n")
-    _replace(fresh, folder)
+    """Write a policy as LeRobot loads it, with ``card.json``, replacing ``folder`` in one move.
+
+    Raises:
+        EngramError: it cannot be written, as on a full disk; ``folder`` stays as it was.
+    """
+    with _replacing(folder) as fresh:
+        policy.save_pretrained(fresh)
+        preprocess.save_pretrained(fresh)
+        postprocess.save_pretrained(fresh)
+        (fresh / CARD).write_text(json.dumps({**card, "sha256": sha256(fresh / WEIGHTS)}, indent=1) + "\n")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """Return the card of the policy in ``folder``; empty where there is none that can be read."""
+    try:
+        return dict(json.loads((folder / CARD).read_text()))
+    except DAMAGED:
+        return {}
 
 
 def save_training_state(
@@ -140,20 +152,21 @@ def save_training_state(
     progress: dict[str, Any],
     carried: list[dict[str, Tensor]],
 ) -> None:
-    """Write everything that a resumed run needs to ``out/resume``; ``carried``: the state of each process's streams."""
-    for left in out.glob("resume.*.partial"):  # by processes that were killed
-        shutil.rmtree(left)
-    fresh = out / f"resume.{os.getpid()}.partial"
-    fresh.mkdir(parents=True)
+    """Write everything that a resumed run needs to ``out/resume``; ``carried``: the state of each process's streams.
+
+    Raises:
+        EngramError: it cannot be written, as on a full disk; ``out/resume`` stays as it was.
+    """
     tensors = {f"policy.{k}": v.contiguous() for k, v in policy.state_dict().items()}
     tensors |= {f"ema.{k}": v.contiguous() for k, v in ema.state_dict().items()}
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{k}": v.contiguous() for k, v in state.items()}
     for rank, state in enumerate(carried):
         tensors |= {f"carried.{rank}.{k}": v.contiguous() for k, v in state.items()}
-    save_file(tensors, fresh / "state.safetensors")
-    (fresh / "progress.json").write_text(json.dumps(progress))
-    _replace(fresh, out / "resume")
+    with _replacing(out / "resume") as fresh:
+        fresh.mkdir(parents=True)
+        save_file(tensors, fresh / "state.safetensors")
+        (fresh / "progress.json").write_text(json.dumps(progress))
 
 
 def load_training_state(
@@ -186,11 +199,21 @@ def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _replace(fresh: Path, folder: Path) -> None:
-    """Put ``fresh`` in the place of ``folder``; a reader sees the old or the new, for an instant neither."""
-    old = folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    fresh.rename(folder)
+@contextmanager
+def _replacing(folder: Path) -> Iterator[Path]:
+    """Yield the path of a new folder, which then takes the place of ``folder``; a reader sees the old or the new, for
+    an instant neither. Where it cannot be written, nothing of it is left."""
+    for left in folder.parent.glob(f"{folder.name}.*.partial"):  # by processes that were killed
+        shutil.rmtree(left)
+    fresh, old = folder.with_name(f"{folder.name}.{os.getpid()}.partial"), folder.with_name(f"{folder.name}.old")
+    try:
+        yield fresh
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+    except (OSError, SafetensorError) as error:  # a full disk is the one or the other
+        raise EngramError(f"{folder}: cannot be written: {error}") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from lerobot.processor.converters import (
     transition_to_batch,
     transition_to_policy_action,
 )
-from lerobot.processor.pipeline import PolicyProcessorPipeline, ProcessorStepRegistry
+from lerobot.processor.pipeline import PolicyProcessorPipeline
 from safetensors import SafetensorError
 
 from engram.core.errors import (
@@ -32,6 +32,7 @@ from engram.core.errors import (
 from engram.core.paths import at_home
 from engram.core.types import Lineage
 from engram.policies.checkpoint import CARD, WEIGHTS, load_weights, read_weights, sha256
+from engram.policies.foreign_code import POSTPROCESSOR, PREPROCESSOR, forbid_remote_code, processor_folder
 from engram.policies.lerobot import processor_engram_vla  # noqa: F401 - registers our steps
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
@@ -45,7 +46,6 @@ OWN = ("engram_vla", "engram_backbone")
 """Our types of policies."""
 BACKBONES = ("pi0", "smolvla")
 """LeRobot's policies to which a sequence memory can be added."""
-PREPROCESSOR, POSTPROCESSOR = "policy_preprocessor.json", "policy_postprocessor.json"
 
 
 @dataclass(frozen=True)
@@ -63,10 +63,12 @@ class Opened:
 def open_policy(name: str | Path) -> Opened:
     """Open a shipped checkpoint's name, a folder that LeRobot's ``save_pretrained`` wrote, or a policy on the hub.
 
+    No code runs that the checkpoint brings or names: see :mod:`engram.policies.foreign_code`.
+
     Raises:
-        UnknownNameError: nothing of these, with the shipped ones; or of a type that LeRobot does not know, with those
-            it knows.
-        InvalidInputError: a policy of a kind that cannot be run.
+        UnknownNameError: nothing of these, with the shipped ones; or of a type, or with a processor step, that LeRobot
+            does not know, with those it knows.
+        InvalidInputError: a policy of a kind that cannot be run, or that needs code of its own.
         WeightsError: there is no configuration or processor, the weights do not fit, or the statistics of its
             normalisation do not.
     """
@@ -138,6 +140,7 @@ def _open_lerobots(source: Source) -> tuple[PreTrainedPolicy, Any, Any]:
     """Open any other policy of LeRobot's as LeRobot does, but refuse weights that are missing or left over."""
     from lerobot.policies.factory import get_policy_class, make_pre_post_processors  # slow to import
 
+    forbid_remote_code()
     config = source.config()
     if config.use_peft:
         raise InvalidInputError(f"policy {source.name}: an adapter (use_peft); merge it into its policy and save that")
@@ -150,11 +153,10 @@ def _open_lerobots(source: Source) -> tuple[PreTrainedPolicy, Any, Any]:
     except (ImportError, ValueError) as error:  # a package is missing, or features that the type needs
         raise InvalidInputError(f"policy {source.name} of type {config.type!r}: {error}") from None
     load_weights(policy, source.file(WEIGHTS))
-    for name in (PREPROCESSOR, POSTPROCESSOR):
-        source.file(name)
     device = {"device_processor": {"device": config.device}}
+    folder = processor_folder(source)
     with _readable(source):
-        before, after = make_pre_post_processors(config, source.name, source.revision, preprocessor_overrides=device)
+        before, after = make_pre_post_processors(config, folder, preprocessor_overrides=device)
     for name, pipeline in ((PREPROCESSOR, before), (POSTPROCESSOR, after)):
         check_statistics(source.file(name), pipeline, constant=True)
     return policy.to(config.device).eval(), before, after
@@ -164,27 +166,22 @@ def saved_processors(source: Source, device: str) -> tuple[Any, Any]:
     """Return pre- and postprocessor of a policy of ours; LeRobot's factory gives the same, and imports everything.
 
     Raises:
-        WeightsError: they are not there, or cannot be read.
+        UnknownNameError, WeightsError: they are not there, cannot be read, or see :func:`processor_folder`.
     """
+    folder = processor_folder(source)
     with _readable(source):
-        for name in (PREPROCESSOR, POSTPROCESSOR):
-            steps = json.loads(source.file(name).read_text())["steps"]
-            if not {step.get("registry_name") for step in steps} <= set(ProcessorStepRegistry.list()):
-                import_module("lerobot.processor")  # registers LeRobot's other steps
         before = PolicyProcessorPipeline[dict[str, Any], dict[str, Any]].from_pretrained(
-            source.name,
+            folder,
             config_filename=PREPROCESSOR,
             overrides={"device_processor": {"device": device}},
             to_transition=batch_to_transition,
             to_output=transition_to_batch,
-            revision=source.revision,
         )
         after = PolicyProcessorPipeline[PolicyAction, PolicyAction].from_pretrained(
-            source.name,
+            folder,
             config_filename=POSTPROCESSOR,
             to_transition=policy_action_to_transition,
             to_output=transition_to_policy_action,
-            revision=source.revision,
         )
     return before, after
 

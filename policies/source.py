@@ -15,6 +15,7 @@ from lerobot.configs.policies import PreTrainedConfig
 from lerobot.utils.import_utils import register_third_party_plugins
 
 from engram.core.errors import DAMAGED, EngramError, WeightsError, unknown_name
+from engram.policies.foreign_code import check_memory_module
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Source:
         Raises:
             UnknownNameError: LeRobot and its plugins have no such type of policy; lists those they have.
             WeightsError: there is no configuration, or none of this type.
+            InvalidInputError: it names a memory whose module is not to be imported; see :func:`check_memory_module`.
         """
         kind = self.type()
         if kind not in PreTrainedConfig.get_known_choices():
@@ -58,8 +60,10 @@ class Source:
             register_third_party_plugins()
         if kind not in PreTrainedConfig.get_known_choices():
             raise unknown_name(f"type of policy {self.name}", kind, PreTrainedConfig.get_known_choices())
+        path = self.file("config.json")
+        check_memory_module(json.loads(path.read_text()).get("memory"), self)
         try:
-            return PreTrainedConfig.from_pretrained(self.name, revision=self.revision)
+            return PreTrainedConfig.from_pretrained(path.parent)
         except EngramError:
             raise
         except (*DAMAGED, ParsingError) as error:

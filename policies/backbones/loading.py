@@ -15,6 +15,7 @@ from engram.policies.backbones.pi0 import Pi0Trunk
 from engram.policies.backbones.smolvla import SmolVLATrunk
 from engram.policies.backbones.trunk import Trunk
 from engram.policies.checkpoint import WEIGHTS, load_weights, sha256
+from engram.policies.foreign_code import POSTPROCESSOR, PREPROCESSOR, forbid_remote_code, processor_folder
 from engram.policies.lerobot.configuration_engram_backbone import EngramBackboneConfig
 from engram.policies.lerobot.processor_engram_backbone import UnitImages
 from engram.policies.lerobot.robot_features import EMPTY_CAMERA
@@ -27,10 +28,9 @@ TRUNKS: dict[str, type[Trunk]] = {"pi0": Pi0Trunk, "smolvla": SmolVLATrunk}
 
 def backbone_config(source: Source) -> Any:
     """Return the LeRobot configuration of a backbone; raises UnknownNameError unless it is one of ours."""
-    config = source.config()
-    if config.type not in TRUNKS:
-        raise unknown_name(f"type of backbone {source.name}", config.type, TRUNKS)
-    return config
+    if (kind := source.type()) not in TRUNKS:
+        raise unknown_name(f"type of backbone {source.name}", kind, TRUNKS)
+    return source.config()
 
 
 def wrapped(name: str, revision: str | None = None, **fields: Any) -> EngramBackboneConfig:
@@ -57,6 +57,7 @@ def load_trunk(config: EngramBackboneConfig) -> Trunk:
     Raises:
         WeightsError: weights are missing, left over, not finite, of another shape, or not those of ``config``.
     """
+    forbid_remote_code()
     source = Source(config.backbone, config.backbone_revision)
     path = source.file(WEIGHTS)
     if config.backbone_sha256 and sha256(path) != config.backbone_sha256:
@@ -74,16 +75,15 @@ def backbone_processors(config: EngramBackboneConfig) -> tuple[Any, Any]:
     """Return the backbone's own pre- and postprocessor, as saved beside its weights, taking uint8 images too.
 
     Raises:
-        WeightsError: they are not there, or the statistics of its normalisation do not fit.
+        UnknownNameError, WeightsError: the statistics of its normalisation do not fit, or see
+            :func:`engram.policies.foreign_code.processor_folder`.
     """
     device = {"device_processor": {"device": config.device}}
     source = Source(config.backbone, config.backbone_revision)
-    files = [source.file(name) for name in ("policy_preprocessor.json", "policy_postprocessor.json")]
-    preprocess, postprocess = make_pre_post_processors(
-        backbone_config(source), config.backbone, source.revision, preprocessor_overrides=device
-    )
-    for file, pipeline in zip(files, (preprocess, postprocess), strict=True):
-        check_statistics(file, pipeline, constant=True)
+    inner, folder = backbone_config(source), processor_folder(source)
+    preprocess, postprocess = make_pre_post_processors(inner, folder, preprocessor_overrides=device)
+    for name, pipeline in ((PREPROCESSOR, preprocess), (POSTPROCESSOR, postprocess)):
+        check_statistics(source.file(name), pipeline, constant=True)
     preprocess.steps = [UnitImages(), *preprocess.steps]
     return preprocess, postprocess
 

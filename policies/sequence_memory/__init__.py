@@ -2,7 +2,8 @@
 
 It is a shipped name or ``package.module:attribute`` of your own: a SequenceMemory, called with those of ``feature``
 (length of what a control step leaves behind), ``dim`` (length of a reading), ``color_tokens`` and ``config`` that its
-signature names. A checkpoint keeps the name, so the module must be found where the checkpoint is loaded.
+signature names. A checkpoint keeps the name, so the module must be installed or on PYTHONPATH where the
+checkpoint is loaded (see :func:`engram.policies.foreign_code.check_importable`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.context_rows import MEMORY_KEYS, ContextBuilder, ContextRows
-from engram.core.errors import NonFiniteError, unknown_name
+from engram.core.errors import DAMAGED, InvalidInputError, NonFiniteError, unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.network_policy import NetworkPolicy
@@ -166,21 +167,30 @@ def load_frames(
 ) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` unless that holds them already.
 
-    Of several processes one decodes, and the others wait for it. A number that is not finite raises NonFiniteError.
+    Of several processes one decodes, and the others wait for it. What a killed process left half decoded is removed.
+
+    Raises:
+        InvalidInputError: there is something else at ``cache``, which decoding would replace.
+        NonFiniteError: a number in the dataset is not finite.
 
     With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
     are what is commanded while an arm is held, and who learns them freezes in mid-task (as no-ops are filtered by
     OpenVLA, Kim et al. 2024). That all rests after the last motion is learnt.
     """
+    cache = cache.resolve()
     with FileLock(f"{cache}.lock"):
+        for left in cache.parent.glob("*.partial"):
+            if re.fullmatch(rf"{re.escape(cache.name)}\.\d+\.partial", left.name):
+                shutil.rmtree(left)
         return _load(root, shrink, cache, pieces, skip_idle)
 
 
 def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_idle: bool) -> Frames:
-    told, source = cache / "meta.json", _source(root, shrink)
-    if not told.exists() or json.loads(told.read_text()).get("source") != source:
+    source = _source(root, shrink)
+    if _decoded_from(cache) != source:
+        _check_replaceable(cache)
         _decode(root, shrink, cache, source)
-    meta = json.loads(told.read_text())
+    meta = json.loads((cache / "meta.json").read_text())
     arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
     embedded = cache / f"embeddings{pieces}.npy"
     if not embedded.exists():
@@ -217,6 +227,27 @@ def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) ->
     return np.maximum.accumulate(np.where(same, 0, np.arange(n)))
 
 
+def _decoded_from(cache: Path) -> str:
+    """Return what the frames in ``cache`` were decoded from, as :func:`_source` has it; empty: there are none."""
+    try:
+        return str(json.loads((cache / "meta.json").read_text())["source"])
+    except DAMAGED:
+        return ""
+
+
+def _check_replaceable(cache: Path) -> None:
+    """Raise InvalidInputError unless there is nothing at ``cache``, an empty folder, or decoded frames alone."""
+    if not cache.exists():
+        return
+    inside = sorted(path.name for path in cache.iterdir()) if cache.is_dir() else []
+    others = [name for name in inside if name != "meta.json" and not name.endswith(".npy")]
+    if not cache.is_dir() or others or (inside and not _decoded_from(cache)):
+        holds = "no folder" if not cache.is_dir() else f"holds {(others or inside)[0]!r}"
+        raise InvalidInputError(
+            f"cache {str(cache)!r}: {holds}, and decoded frames would replace it; choose an empty folder or a new one"
+        )
+
+
 def _source(root: Path, shrink: DownsampleImages) -> str:
     """Return what tells a cache's dataset, and how its images were cut and shrunk, from others: the dataset's metadata,
     statistics among them, and the names and sizes of its other files."""
@@ -237,6 +268,18 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     check_finite(dataset, ("observation.state", "action", *offered))
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
+    try:
+        _decode_into(partial, dataset, shrink, offered, source)
+        if cache.exists():
+            shutil.rmtree(cache)
+        partial.rename(cache)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)  # of a decoding that failed
+
+
+def _decode_into(
+    partial: Path, dataset: LeRobotDataset, shrink: DownsampleImages, offered: tuple[str, ...], source: str
+) -> None:
     cameras = list(dataset.meta.camera_keys)
     n = len(dataset)
     images = {
@@ -269,9 +312,6 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     _save_columns(partial, dataset, cameras, bool(offered), joined, source)
     for array in images.values():
         array.flush()
-    if cache.exists():
-        shutil.rmtree(cache)
-    partial.rename(cache)
 
 
 def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:

@@ -16,12 +16,24 @@ if TYPE_CHECKING:
     from engram.policies.training.train_config import TrainConfig
 
 
+LATER = (
+    "steps",
+    "minutes",
+    "warmup_steps",
+    "memory_dropout",
+    "weight_decay",
+    "ema_decay",
+    "gradient_norm",
+    "precision",
+)
+"""Settings that checkpoints of older versions do not note: there they count as unchanged."""
 FIXED = (
     *("window", "batch_size", "seed", "balance", "emphasis", "idle_actions", "keyframes", "image_size", "random_shift"),
     *("backbone", "memory", "model", "n_action_steps", "gradient_steps", "foresight", "freeze_perception"),
-    *("perception_share", "frozen_draws"),
+    *("perception_share", "frozen_draws", *LATER),
 )
-"""Settings that a resumed training must keep."""
+"""Settings that a resumed training must keep. Free are the learning rate, the device, where files lie, when a training
+stops, is saved and logged, and how it is evaluated."""
 
 
 def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
@@ -39,7 +51,7 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
     except DAMAGED as error:
         raise WeightsError(f"{path}: cannot be read: {error}") from None
     wanted, before = walk(config, frames, dataset_hash(config.dataset)), saved.get("walk", {})
-    if not wanted.keys() <= before.keys() or "processes" not in saved:
+    if not wanted.keys() - set(LATER) <= before.keys() or "processes" not in saved:
         told = "was saved by an older version, which did not note its samples"
         raise InvalidInputError(f"{path}: {told}; begin anew in another folder")
     if saved["processes"] != world:
@@ -47,7 +59,7 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
             f"{config.out}: was trained by {saved['processes']} processes, cannot go on with {world}"
         )
     for name, now in wanted.items():
-        if before[name] != now:
+        if before.get(name, now) != now:
             told = f"{name} was {before[name]}, now {now}"
             raise InvalidInputError(f"{config.out}: {told}: would be another training; choose another folder")
 

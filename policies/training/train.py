@@ -7,6 +7,7 @@ Everything random is a function of (seed, step, rank), so that a run that was st
 
 from __future__ import annotations
 
+import builtins
 import copy
 import json
 import math
@@ -25,6 +26,7 @@ from lerobot.configs import FeatureType, PolicyFeature
 from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 from lerobot.policies.factory import make_pre_post_processors
 from lerobot.utils.feature_utils import dataset_to_policy_features
+from torch import Tensor
 from tqdm import tqdm
 
 from engram.core.child import end_with_parent
@@ -32,7 +34,17 @@ from engram.core.errors import EngramError, InvalidInputError
 from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
 from engram.core.provenance import commit, dataset_hash
-from engram.policies.checkpoint import CARD, WEIGHTS, export, load_training_state, read_weights, save_training_state
+from engram.core.robot import RobotConfig
+from engram.policies.checkpoint import (
+    CARD,
+    WEIGHTS,
+    export,
+    load_training_state,
+    read_card,
+    read_weights,
+    save_training_state,
+)
+from engram.policies.foreign_code import processor_folder
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
@@ -43,6 +55,7 @@ from engram.policies.lerobot.processor_engram_vla import (
     of_shrunk_images,
 )
 from engram.policies.opening import checkpoint_folder
+from engram.policies.source import Source
 from engram.policies.training.frames import FrameFeed, Frames, load_frames
 from engram.policies.training.processes import average_gradients, gather_states, keep_freed_memory, training_device
 from engram.policies.training.resuming import check_resumable, walk
@@ -65,8 +78,13 @@ class Evaluator(Protocol):
         """Return those ``groups`` of a dataset that can be evaluated; raises InvalidInputError if there are none."""
         ...
 
-    def evaluate(self, policy: Path, tasks: Sequence[str], episodes: int) -> dict[str, Any]:
-        """Return the report on the policy in folder ``policy``, as JSON keeps it."""
+    def robot(self, name: str | None, state: int) -> RobotConfig:
+        """Return the robot that a dataset calls ``name`` (None: not at all), and that has ``state`` numbers in its
+        state; raises InvalidInputError if there is none."""
+        ...
+
+    def evaluate(self, policy: Path, tasks: Sequence[str], robot: RobotConfig, episodes: int) -> dict[str, Any]:
+        """Return the report on the policy in folder ``policy`` on ``robot``, as JSON keeps it."""
         ...
 
 
@@ -88,8 +106,9 @@ def main(config: TrainConfig, evaluator: Evaluator | None = None) -> Path:
     if config.resume:
         world = int(os.environ["WORLD_SIZE"]) if "RANK" in os.environ else config.processes
         check_resumable(config, len(frames), world)  # here, not in a process
-    if evaluator is not None and config.evaluate:
-        evaluator.tasks(frames.groups)  # better now than after hours of training
+    if evaluator is not None and config.evaluate:  # better now than after hours of training
+        evaluator.tasks(frames.groups)
+        _recorded_robot(config, evaluator)
     lock = WriterLock(Path(config.out)) if os.environ.get("RANK", "0") == "0" else None  # torchrun's first process
     try:
         check_out(config)  # another process may have ended just now
@@ -119,15 +138,24 @@ def _trained(config: TrainConfig, evaluator: Evaluator | None) -> Path:
     policy = Path(config.out) / "policy"
     if evaluator is not None and config.evaluate and not config.stop_after and int(os.environ.get("RANK", "0")) == 0:
         card = json.loads((policy / CARD).read_text())
-        report = evaluator.evaluate(policy, evaluator.tasks(card["tasks"]), config.evaluate)
+        robot = _recorded_robot(config, evaluator)
+        report = evaluator.evaluate(policy, evaluator.tasks(card["tasks"]), robot, config.evaluate)
         (policy / CARD).write_text(json.dumps({**card, "evaluation": report}, indent=1) + "\n")
     return policy
 
 
+def _recorded_robot(config: TrainConfig, evaluator: Evaluator) -> RobotConfig:
+    meta = LeRobotDatasetMetadata("local/train", root=Path(config.dataset))
+    return evaluator.robot(meta.robot_type, meta.features["observation.state"]["shape"][0])
+
+
 def _on_purpose(error: Exception) -> str:
-    """Return the text of an EngramError that a process of the training raised, by its traceback in ``error``."""
+    """Return the text of an EngramError or OSError that a process of the training raised, by its traceback in
+    ``error``."""
     kind, _, text = str(error).strip().rpartition("\n")[2].partition(": ")
-    return text if kind.startswith("engram.core.errors.") else ""
+    known = getattr(builtins, kind, None)
+    ours = isinstance(known, type) and issubclass(known, OSError)
+    return text if ours or kind.startswith("engram.core.errors.") else ""
 
 
 def _spawned(rank: int, parent: int, world: int, config: TrainConfig, meeting: str) -> None:
@@ -237,23 +265,38 @@ class Trainer:
         """Write the training state and export the averaged weights; every process takes part.
 
         Raises:
-            EngramError: weights are not finite; what was saved before is kept.
+            EngramError: weights are not finite, or cannot be written, in any process; what was saved before is kept.
         """
         if not all(parameter.isfinite().all() for parameter in self.policy.parameters()):
             raise self._diverged("weights are not finite")
         self._saved = time.monotonic()
         carried = gather_states(self.feed.carried or {}, self.rank, self.world)
-        if self.rank == 0:
-            progress = {
-                "step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen,
-                "processes": self.world, "walk": walk(self.config, len(self.frames), self.dataset_sha256),
-            }  # fmt: skip
+        failed = [self._written(carried) if self.rank == 0 else ""]
+        if self.world > 1:  # or the others would tell that process 0 is gone, and not why
+            dist.broadcast_object_list(failed)
+        if failed[0]:
+            raise EngramError(failed[0])
+
+    def _written(self, carried: list[dict[str, Tensor]]) -> str:
+        """Write state and policy; return why they cannot be written, empty if they are."""
+        progress = {
+            "step": self.step, "trained_s": self.trained_s, "share": self.share, "frozen": self.frozen,
+            "processes": self.world, "walk": walk(self.config, len(self.frames), self.dataset_sha256),
+        }  # fmt: skip
+        try:
             save_training_state(self.out, self.policy, self.ema, self.optimizer, progress, carried)
             export(self.out / "policy", self.ema, self.preprocess, self.postprocess, self.card())
+        except EngramError as error:
+            return str(error)
+        return ""
 
     def card(self) -> dict[str, Any]:
-        """Return what is known of this checkpoint."""
-        return {
+        """Return what is known of this checkpoint; an evaluation of the same step stays on it."""
+        known = read_card(self.out / "policy") if self.config.resume else {}
+        evaluated = (
+            {"evaluation": known["evaluation"]} if known.get("step") == self.step and "evaluation" in known else {}
+        )
+        return evaluated | {
             "policy": self.policy.name,
             "command": " ".join(sys.argv),
             "train_config": asdict(self.config),
@@ -290,7 +333,8 @@ class Trainer:
             self.policy.config.device = self.ema.config.device = str(self.device)  # where it shall run once trained
             return made
         if self.config.start_from:
-            made = make_pre_post_processors(self.policy.config, str(checkpoint_folder(self.config.start_from)))
+            folder = processor_folder(Source(str(checkpoint_folder(self.config.start_from))))
+            made = make_pre_post_processors(self.policy.config, folder)
             _check_images(made[0], self.policy.config, self.config.start_from)
             return made
         return make_engram_vla_pre_post_processors(self.policy.config, meta.stats)
@@ -407,7 +451,7 @@ def _parameter_groups(policy: NetworkPolicy, decay: float) -> list[dict[str, Any
 
 def decoded(config: TrainConfig) -> Frames:
     """Return the frames of the dataset as the network sees them, from the cache if they are there."""
-    root = Path(config.dataset)
+    root = Path(os.path.abspath(config.dataset))  # "." has no name, and a link's cache lies beside the link
     meta = LeRobotDatasetMetadata("local/train", root=root)
     if config.backbone:
         from engram.policies.backbones.training import whole_images

@@ -10,7 +10,9 @@ from typing import Any
 
 from engram.core.errors import InvalidInputError, WeightsError, unknown_name
 from engram.core.paths import at_home
+from engram.core.registry import is_spec
 from engram.policies.checkpoint import WEIGHTS
+from engram.policies.foreign_code import check_importable
 from engram.policies.opening import checkpoint_folder
 from engram.policies.sequence_memory import NONE
 from engram.policies.training.processes import training_device
@@ -123,6 +125,8 @@ def check(config: TrainConfig) -> None:
     """
     _check_values(config)
     _check_combinations(config)
+    if is_spec(config.memory):
+        check_importable(config.memory, "memory")  # or nothing could open the checkpoint
     training_device(config.device)
     if config.start_from and not (checkpoint_folder(config.start_from) / WEIGHTS).is_file():
         raise WeightsError(f"start_from {config.start_from!r}: there is no {WEIGHTS} in it")

@@ -57,14 +57,16 @@ def test_a_processor_that_scales_nothing_is_refused(copy, name):
         load_policy(copy)
 
 
-@pytest.mark.parametrize(
-    ("file", "data"), [(BEFORE, None), (AFTER, b"cut"), ("policy_preprocessor.json", b"{"), (BEFORE, b"")]
-)
+@pytest.mark.parametrize(("file", "data"), [(AFTER, b"cut"), ("policy_preprocessor.json", b"{"), (BEFORE, b"")])
 def test_processors_that_cannot_be_read_are_refused(copy, file, data):
-    (copy / file).unlink()
-    if data is not None:
-        (copy / file).write_bytes(data)
+    (copy / file).write_bytes(data)
     with pytest.raises(WeightsError, match=f"policy {copy}: its processors cannot be read"):
+        load_policy(copy)
+
+
+def test_a_file_of_statistics_that_is_missing_is_named(copy):
+    (copy / BEFORE).unlink()
+    with pytest.raises(WeightsError, match=f"policy {copy}: no {BEFORE} in this folder"):
         load_policy(copy)
 
 

@@ -3,7 +3,7 @@
 import functools
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from engram.policies.sequence_memory.frame_stack import FrameStack
 from engram.policies.sequence_memory.gru import Gru
 from engram.policies.sequence_memory.retrieval import ChunksConfig, PlaceChunks, TimeChunks
 from engram.policies.training.frames import Frames, same_views
+from engram.policies.training.resuming import FIXED, LATER
 from engram.policies.training.sequences import EpisodeStreams, SequenceFeed, turning_points
 from engram.policies.training.train import CONTEXT, GATE, Trainer, main
 from engram.policies.training.train_config import TrainConfig
@@ -322,6 +323,14 @@ def begun(dataset, tmp_path_factory):
         ({"model": (("adaptive_m", 0.5),)}, "model was "),
         ({"n_action_steps": 2}, "n_action_steps was 1, now 2"),
         ({"memory": "gru"}, "memory was bank, now gru"),
+        ({"steps": 400}, "steps was 6, now 400"),
+        ({"minutes": 1.0}, "minutes was 0.0, now 1.0"),
+        ({"warmup_steps": 7}, "warmup_steps was 100, now 7"),
+        ({"memory_dropout": 0.9}, "memory_dropout was 0.0, now 0.9"),
+        ({"weight_decay": 0.5}, "weight_decay was 0.001, now 0.5"),
+        ({"ema_decay": 0.0}, "ema_decay was 0.998, now 0.0"),
+        ({"gradient_norm": 0.001}, "gradient_norm was 1.0, now 0.001"),
+        ({"precision": "bfloat16"}, "precision was auto, now bfloat16"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_samples(dataset, begun, changed, named):
@@ -374,6 +383,27 @@ def test_a_run_of_before_its_samples_were_noted_is_begun_anew(dataset, begun, tm
     out = saved_as(begun, tmp_path / "out", lambda progress: progress.pop("walk"))
     with pytest.raises(InvalidInputError, match=r"progress.json: was saved by an older version.*; begin anew in"):
         main(config(dataset, out, resume=True))
+
+
+FREE = {
+    *("dataset", "out", "cache", "start_from", "resume", "stop_after", "device", "evaluate", "processes"),
+    *("learning_rate", "checkpoint_minutes", "log_steps"),
+}
+
+
+def test_every_setting_is_either_fixed_or_known_to_be_free():
+    """Of the free ones dataset, start_from and processes are compared by what they are, not by their names."""
+    assert {field.name for field in fields(TrainConfig)} - FREE == set(FIXED)
+
+
+def test_a_setting_that_an_older_version_did_not_note_counts_as_unchanged(dataset, begun, tmp_path):
+    def forget(progress):
+        for name in LATER:
+            del progress["walk"][name]
+
+    out = saved_as(begun, tmp_path / "out", forget)
+    main(config(dataset, out, resume=True, stop_after=2, learning_rate=1e-4))
+    assert json.loads((out / "resume" / "progress.json").read_text())["step"] == 2
 
 
 def test_what_cannot_go_on_is_said_before_processes_begin(dataset, begun, tmp_path, monkeypatch):

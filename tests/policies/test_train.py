@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 import engram.policies.training.frames as module
@@ -26,7 +27,7 @@ from engram.core.errors import (
     WeightsError,
 )
 from engram.core.lock import WriterLock
-from engram.policies import make_engram_vla_pre_post_processors
+from engram.policies import EngramVLAPolicy, make_engram_vla_pre_post_processors
 from engram.policies.lerobot.processor_engram_vla import (
     DownsampleImages,
     downsample,
@@ -35,7 +36,7 @@ from engram.policies.lerobot.processor_engram_vla import (
 )
 from engram.policies.training.frames import load_frames
 from engram.policies.training.processes import average_gradients, training_device
-from engram.policies.training.train import main, policy_config, schedule
+from engram.policies.training.train import _on_purpose, main, policy_config, schedule
 from engram.policies.training.train_config import TrainConfig
 from engram.validation.training_evaluator import SimulationEvaluator
 
@@ -95,6 +96,107 @@ def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
     two, run = weights(tmp_path / "two"), weights(tmp_path / "run")
     assert two.keys() == run.keys()
     assert all(torch.equal(two[name], run[name]) for name in two)
+
+
+def occupied(cache, kind):
+    """Put something at ``cache`` that is none of ours; return a file in it."""
+    if kind == "a file":
+        cache.write_text("chapter 1")
+        return cache
+    there = cache / {"a folder": "thesis/main.tex", "frames and more": "notes.txt", "arrays": "results.npy"}[kind]
+    there.parent.mkdir(parents=True)
+    there.write_text("chapter 1")
+    if kind == "frames and more":
+        (cache / "meta.json").write_text(json.dumps({"source": "another dataset"}))
+    return there
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "frames and more", "arrays"])
+def test_what_decoding_would_replace_is_refused_before_it_begins(dataset, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(module, "_decode", lambda *_: pytest.fail("decoded"))
+    kept = occupied(tmp_path / "scratch", kind)
+    with pytest.raises(InvalidInputError, match=rf"cache '{tmp_path}/scratch': .* choose an empty folder or a new one"):
+        main(config(dataset, tmp_path / "out", cache=str(tmp_path / "scratch")))
+    assert kept.read_text() == "chapter 1"
+
+
+def test_an_empty_folder_and_a_link_to_one_hold_the_frames(dataset, tmp_path):
+    (tmp_path / "large").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "large")
+    load_frames(dataset, DownsampleImages(32), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "large" / "meta.json").is_file()
+
+
+def test_what_a_killed_or_failed_decoding_left_is_removed(dataset, tmp_path, monkeypatch):
+    cache, others = tmp_path / "frames", tmp_path / "frames.mine.partial"
+    (tmp_path / "frames.77.partial").mkdir()
+    others.mkdir()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_save_columns", full)
+        with pytest.raises(OSError, match="No space left"):
+            load_frames(dataset, DownsampleImages(32), cache)
+    assert list(tmp_path.glob("*.partial")) == [others]
+    assert not cache.exists()
+
+
+def test_a_dataset_may_be_the_working_folder(dataset, tmp_path, monkeypatch):
+    root = Path(shutil.copytree(dataset, tmp_path / "data"))
+    monkeypatch.chdir(root)
+    main(config(".", tmp_path / "out", steps=1))
+    assert (tmp_path / "data.frames32" / "meta.json").is_file()
+
+
+FULL = """
+import resource, signal, sys
+from engram.app import cli
+dataset, out, cache, processes, limit = sys.argv[1:]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+words = ["train", "--dataset", dataset, "--out", out, "--cache", cache, "--processes", processes, "--steps", "2"]
+words += ["--batch-size", "4", "--n-action-steps", "2", "--image-size", "32", "--log-steps", "9", "--model"]
+sys.exit(cli.main([*words, *(str(word) for pair in %r for word in pair)]))
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_full_disk_ends_a_training_with_a_sentence_and_leaves_nothing_half_written(dataset, tmp_path, processes):
+    cache, out = tmp_path / "frames", tmp_path / "out"
+    load_frames(dataset, DownsampleImages(32, {}, tiny_config().crops), cache, 4)
+    words = [str(dataset), str(out), str(cache), str(processes), "50000"]  # bytes: less than the weights
+    ran = subprocess.run([sys.executable, "-c", FULL % (MODEL,), *words], capture_output=True, text=True, check=False)
+    assert ran.returncode != 0
+    assert "Traceback" not in ran.stderr
+    assert f"{out}/resume: cannot be written: " in ran.stderr
+    assert not list(out.glob("*.partial"))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), SafetensorError("No space left")])
+def test_a_policy_that_cannot_be_written_leaves_the_last_one(dataset, tmp_path, monkeypatch, error):
+    main(config(dataset, tmp_path / "out", stop_after=2))
+    kept = load_file(tmp_path / "out" / "policy" / "model.safetensors")
+
+    def fail(self, folder):
+        folder.mkdir()
+        raise error
+
+    monkeypatch.setattr(EngramVLAPolicy, "save_pretrained", fail)
+    with pytest.raises(EngramError, match=rf"{tmp_path}/out/policy: cannot be written: .*No space left"):
+        main(config(dataset, tmp_path / "out", resume=True))
+    now = load_file(tmp_path / "out" / "policy" / "model.safetensors")
+    assert all(torch.equal(now[name], kept[name]) for name in kept)
+    assert not list((tmp_path / "out").glob("*.partial"))
+
+
+def test_an_error_of_the_system_in_another_process_is_told_as_one():
+    told = "\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  ...\n"
+    assert _on_purpose(Exception(f"{told}PermissionError: [Errno 13] Permission denied: '/out'\n")).startswith("[Errno")
+    assert _on_purpose(Exception(f"{told}engram.core.errors.EngramError: spent\n")) == "spent"
+    assert not _on_purpose(Exception(f"{told}ValueError: a bug\n"))
 
 
 def test_of_several_who_want_a_dataset_decoded_one_does_it(dataset, tmp_path, monkeypatch):
@@ -266,6 +368,64 @@ def test_what_cannot_be_evaluated_in_simulation_is_said_before_training(dataset,
     with pytest.raises(InvalidInputError, match="evaluate: this command knows no simulation; use `engram train`"):
         main(config(dataset, tmp_path / "out", evaluate=1))
     assert not (tmp_path / "out").exists()
+
+
+class Measured(SimulationEvaluator):
+    """Takes any task; notes the robots that it was to measure on."""
+
+    def __init__(self):
+        self.robots = []
+
+    def tasks(self, groups):
+        return list(groups)
+
+    def evaluate(self, policy, tasks, robot, episodes):
+        self.robots.append(robot.name)
+        return {"mean": 0.5}
+
+
+def recorded_on(dataset, root, robot, state=15):
+    """Return a copy of ``dataset`` at ``root`` that says that ``robot`` was recorded, with ``state`` numbers."""
+    path = Path(shutil.copytree(dataset, root)) / "meta" / "info.json"
+    info = json.loads(path.read_text())
+    info["robot_type"] = robot
+    info["features"]["observation.state"]["shape"] = [state]
+    path.write_text(json.dumps(info))
+    return root
+
+
+@pytest.mark.parametrize(("said", "meant"), [(None, "panda_2f85"), ("panda_2f85", "panda_2f85")])
+def test_the_robot_of_the_dataset_is_evaluated(dataset, tmp_path, said, meant):
+    evaluator = Measured()
+    main(config(recorded_on(dataset, tmp_path / "data", said), tmp_path / "out", steps=1, evaluate=1), evaluator)
+    assert evaluator.robots == [meant]
+    assert SimulationEvaluator().robot("so101", 13).name == "so101"
+
+
+@pytest.mark.parametrize(
+    ("robot", "told"),
+    [
+        ("gantry", "recorded on robot 'gantry', which has no simulation .*; valid: panda_2f85, so101"),
+        ("so101", "robot 'so101' has 13 numbers in its state, the dataset has 15"),
+    ],
+)
+def test_a_robot_that_cannot_be_evaluated_is_said_before_training(dataset, tmp_path, robot, told):
+    with pytest.raises(InvalidInputError, match=told):
+        main(config(recorded_on(dataset, tmp_path / "data", robot), tmp_path / "out", evaluate=1), Measured())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_training_that_is_over_keeps_its_evaluation_when_it_is_resumed(dataset, tmp_path):
+    def card():
+        return json.loads((tmp_path / "out" / "policy" / "card.json").read_text())
+
+    main(config(dataset, tmp_path / "out", steps=2, evaluate=1), Measured())
+    main(config(dataset, tmp_path / "out", steps=2, resume=True))
+    assert (card()["step"], card()["evaluation"]) == (2, {"mean": 0.5})
+    path = tmp_path / "out" / "policy" / "card.json"
+    path.write_text(json.dumps(card() | {"step": 1}))  # of other weights
+    main(config(dataset, tmp_path / "out", steps=2, resume=True))
+    assert "evaluation" not in card()
 
 
 @pytest.mark.render
