@@ -28,6 +28,7 @@ class Agents:
         self.grasps, self.fact_writer = grasps, fact_writer
         self.embodiments = Embodiments()
         self.hands: dict[str, np.ndarray] = {}  # agent's name -> (3,) m, where its tool is
+        self._hand_ns: dict[str, int] = {}  # agent's name -> when that was
         self._learnt: set[str] = set()  # agents whose skills the next update tells of
 
     def move(self, scene: SceneObservation, step: Step) -> None:
@@ -45,8 +46,34 @@ class Agents:
             return
         if body is None or body.agent != hand.agent:
             self._stand(hand.agent, hand.pose if self.config.frame != "base_link" else _origin(), step)
-        self.hands[hand.agent] = hand.pose.position
+        self.hands[hand.agent], self._hand_ns[hand.agent] = hand.pose.position, step.stamp_ns
         self._move_hand(hand, step)
+
+    def hand_known(self, name: str, step: Step) -> bool:
+        """Whether it is known where the hand of the agent called ``name`` is: it was told in this look."""
+        told_ns = self._hand_ns.get(name)
+        return told_ns is not None and abs(step.stamp_ns - told_ns) <= self.config.look_s * 1e9
+
+    def end_old_grips(self, step: Step) -> None:
+        """Let go what is in a hand that nothing was heard of for ``grip_s``."""
+        for name, node_id in self.grasps.pairs():
+            agent_id, told_ns = self.columns.agent_id(name), self._hand_ns.get(name, step.stamp_ns + 1)
+            heard_ns = 0 if agent_id is None else int(self.columns.last_ns[self.columns.row_of[agent_id]])
+            since_ns = told_ns if told_ns <= step.stamp_ns else heard_ns  # a later one is of before time began anew
+            if not self.hand_known(name, step) and step.stamp_ns - since_ns > self.config.grip_s * 1e9:
+                self._end_grip(name, node_id, step)
+
+    def end_grips_of(self, node_id: str, step: Step) -> None:
+        """Believe no longer that anybody holds ``node_id``, which is not where it was held."""
+        for name, held in self.grasps.pairs():
+            if held == node_id:
+                self._end_grip(name, node_id, step)
+
+    def _end_grip(self, name: str, node_id: str, step: Step) -> None:
+        """End a grip that nobody saw end."""
+        self.grasps.open(name)
+        if node_id in self.columns:
+            step.change([self.columns.row_of[node_id]])
 
     def _stand(self, name: str, pose: Pose, step: Step) -> int:
         """Put the agent called ``name`` at ``pose``; return its row."""

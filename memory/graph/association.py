@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.transform import Rotation
 
 from engram.core.types import EMBEDDING_DIM, DetectedObject, SceneNode
 from engram.memory.storage.columns import NodeColumns
@@ -48,6 +49,7 @@ class AppearanceFeatures:
     labels: Sequence[str]
     called: Sequence[Collection[str]]  # every label that each was ever given
     position: np.ndarray  # (n, 3) m
+    quaternion: np.ndarray  # (n, 4) wxyz
     covariance: np.ndarray  # (n, 3, 3) m^2
     size: np.ndarray  # (n, 3) m
     color: np.ndarray  # (n, 3) rgb, 0..1
@@ -60,6 +62,7 @@ class AppearanceFeatures:
             [one.label for one in seen],
             [(one.label,) for one in seen],
             np.array([one.pose.position for one in seen]).reshape(-1, 3),
+            np.array([one.pose.quaternion for one in seen]).reshape(-1, 4),
             np.array([one.position_covariance for one in seen]).reshape(-1, 3, 3),
             np.array([one.size for one in seen]).reshape(-1, 3),
             np.array([one.color for one in seen]).reshape(-1, 3),
@@ -74,6 +77,7 @@ class AppearanceFeatures:
             [text.label for text in texts],
             [text.votes or (text.label,) for text in texts],
             columns.position[rows],
+            columns.quaternion[rows],
             columns.covariance[rows],
             columns.size[rows],
             columns.color[rows],
@@ -102,8 +106,9 @@ def assign(
 ) -> Assignment:
     """Match ``seen`` with ``known`` by position and appearance; ``absent`` (n,) bool: known to be gone.
 
-    The rest is new, except a second detection of a matched object (a detector that split it), which is dropped. Whether
-    a new object is a known one that moved is decided later: the label of a single detection may be wrong.
+    The rest is new, except a second detection of a matched object (a detector that split it), which is dropped. What
+    has another name is a thing of its own on or beside the matched one, unless it is of about its size and in its
+    place. Whether a new object is a known one that moved is decided later: a single detection's label may be wrong.
     """
     config = config or AssociationConfig()
     if not len(known.labels) or not len(seen.labels):
@@ -203,11 +208,31 @@ def _duplicate(
     pairs: Sequence[tuple[int, int]],
     config: AssociationConfig,
 ) -> bool:
-    """Whether detection ``one`` lies inside an object that is matched already, and has its colour."""
+    """Whether detection ``one`` is one more of an object that is matched already: near its middle, and of its colour.
+
+    Its name is one that the object had. Under another name, it has about the object's size, and the middle of one lies
+    in the box of the other.
+    """
     if not pairs:
         return False
     i, j = np.array(pairs).T
     reach = np.maximum(known.diagonal[i], seen.diagonal[j]) / 2
     apart = np.linalg.norm(seen.position[j] - seen.position[one], axis=1)
     color = np.linalg.norm(seen.color[j] - seen.color[one], axis=1)
-    return bool(((apart < 0.7 * reach) & (color < config.moved_color_gate)).any())
+    near = (apart < 0.7 * reach) & (color < config.moved_color_gate)
+    i, j, label = i[near], j[near], seen.labels[one]
+    if not near.any():
+        return False
+    named = np.array([label in known.called[a] or label == seen.labels[b] for a, b in zip(i, j, strict=True)], bool)
+    ratio = np.maximum(known.diagonal[i], 1e-4) / max(seen.diagonal[one], 1e-4)
+    alike = np.maximum(ratio, 1 / ratio) <= config.other_size_gate
+    place = seen.position[[one]]
+    inside = _in_box(place, known, i) | _in_box(place, seen, j) | _in_box(known.position[i], seen, np.full(len(i), one))
+    return bool((named | (alike & inside)).any())
+
+
+def _in_box(points: np.ndarray, boxes: AppearanceFeatures, these: np.ndarray) -> np.ndarray:
+    """Tell (n,) bool which of ``points`` (n, 3) m, or whether the only one, lies in the box of ``these`` (n,)."""
+    turned = Rotation.from_quat(boxes.quaternion[these].reshape(-1, 4), scalar_first=True)
+    offset = turned.apply(points - boxes.position[these], inverse=True)
+    return (np.abs(offset) <= boxes.size[these] / 2).all(axis=1)

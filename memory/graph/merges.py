@@ -17,7 +17,7 @@ from engram.memory.storage.records import node_as_json, node_from_json
 
 MERGE_BYTES = 8000
 """RAM of a merge: two nodes with their embeddings, and its row in the store; tracemalloc."""
-_FEW = 1e-6
+FEW_VOTES = 1e-6
 """Votes that are left by rounding."""
 
 
@@ -36,12 +36,17 @@ class Merge:
 
 
 class Merges:
-    """The journal of merges, and what carries them out. The newest ``keep`` can be undone."""
+    """The journal of merges, and what carries them out. The newest ``keep`` can be undone.
+
+    Those by which an object took in what another robot knew are kept besides, however many, as long as they stand: with
+    them that robot's memory is taken out again.
+    """
 
     def __init__(self, keep: int = 200) -> None:
         self._journal: dict[int, Merge] = {}
         self._keep = keep
         self._next = 1
+        self._others: set[int] | None = None  # numbers of merges that took in what another robot knew; None = not known
         self.changed: set[int] = set()
         self.forgotten: set[int] = set()
 
@@ -66,21 +71,10 @@ class Merges:
         votes = [dict(columns.about(row).votes) for row in (kept_row, gone_row)]
         merge = Merge(self._next, stamp_ns, evidence, kept, votes[0], gone, votes[1])
         self._next += 1
-        self._journal[merge.number] = merge
-        self.changed.add(merge.number)
-        for number in list(self._journal)[: max(0, len(self._journal) - self._keep)]:
-            self._forget(number)
-        newer = gone if gone.last_seen_ns >= kept.last_seen_ns else kept
-        both = {label: votes[0].get(label, 0.0) + votes[1].get(label, 0.0) for label in votes[0] | votes[1]}
-        earlier = min((kept, gone), key=lambda node: node.first_seen_ns)
-        scene.put(
-            replace(
-                newer, id=kept_id, label=max(sorted(both), key=both.__getitem__) if both else newer.label,
-                first_seen_ns=earlier.first_seen_ns, first_evidence=earlier.first_evidence,
-                observations=kept.observations + gone.observations,
-            ),
-            both,
-        )  # fmt: skip
+        self.put(merge)
+        if len(self._journal) > self._keep:
+            self._forget_oldest(self._keep)
+        scene.put(*joined(kept, votes[0], gone, votes[1]))
         mine = history.retract(kept_id, stamp_ns, since_ns=gone.first_seen_ns)  # what is older stands as it is
         mine = [fact for fact in mine if fact.present or fact.valid_from < gone.first_seen_ns]  # not gone: it was there
         history.restate(mine + history.retract(gone_id, stamp_ns), kept_id, stamp_ns)
@@ -109,7 +103,7 @@ class Merges:
             was.reverse()
         (here, own), (past, others) = was
         left = {label: vote - others.get(label, 0.0) for label, vote in votes.items()}
-        own = {label: vote for label, vote in left.items() if vote > _FEW} or own
+        own = {label: vote for label, vote in left.items() if vote > FEW_VOTES} or own
         here = replace(
             today, id=here.id, label=max(sorted(own), key=own.__getitem__) if own else here.label,
             first_seen_ns=here.first_seen_ns, first_evidence=here.first_evidence,
@@ -118,8 +112,7 @@ class Merges:
         scene.put(here, own)
         scene.put(past, others)
         self._part_facts(history, merge, here.id, stamp_ns)
-        self._journal[number] = replace(merge, undone=evidence)
-        self.changed.add(number)
+        self.put(replace(merge, undone=evidence))
         return scene.node(merge.kept.id), scene.node(merge.gone.id)
 
     @staticmethod
@@ -142,15 +135,35 @@ class Merges:
                 its[-1] = replace(its[-1], valid_to=FOREVER)
             history.restate(its, node_id, stamp_ns)
 
-    def _forget(self, number: int) -> None:
-        del self._journal[number]
-        self.changed.discard(number)
-        self.forgotten.add(number)
+    def _of_others(self) -> set[int]:
+        """Return the numbers of the standing merges that took in what another robot knew, themselves or with a node
+        that had taken it in."""
+        if self._others is None:
+            self._others, mixed = set(), set()
+            for merge in self.standing():
+                if of_another(merge.kept.id) or of_another(merge.gone.id) or merge.gone.id in mixed:
+                    self._others.add(merge.number)
+                    mixed.add(merge.kept.id)
+        return self._others
+
+    def _forget_oldest(self, keep: int) -> None:
+        """Forget the oldest merges but ``keep``, beside those that took in what another robot knew."""
+        others = self._of_others()
+        own = [number for number in self._journal if number not in others]
+        for number in own[: max(0, len(own) - keep)]:
+            del self._journal[number]
+            self.changed.discard(number)
+            self.forgotten.add(number)
+
+    def put(self, merge: Merge) -> None:
+        """Record a merge, or what is known of it by now."""
+        self._journal[merge.number] = merge
+        self.changed.add(merge.number)
+        self._others = None
 
     def close(self, number: int, who: str) -> None:
         """Note that a merge does not stand any more; whoever calls has put the nodes right."""
-        self._journal[number] = replace(self._journal[number], undone=who)
-        self.changed.add(number)
+        self.put(replace(self._journal[number], undone=who))
 
     def shift(self, by_ns: int) -> None:
         """Move every time of every merge, as those of the facts that it took back move."""
@@ -169,9 +182,9 @@ class Merges:
         return MERGE_BYTES * len(self._journal)
 
     def shrink(self, budget: int) -> None:
-        """Forget the oldest merges above ``budget`` bytes: they can be undone no longer."""
-        for number in list(self._journal)[: max(0, len(self._journal) - budget // MERGE_BYTES)]:
-            self._forget(number)
+        """Forget the oldest merges above ``budget`` bytes: they can be undone no longer. Those that took in what
+        another robot knew stay."""
+        self._forget_oldest(budget // MERGE_BYTES)
 
     # -- the store -----------------------------------------------------------------------------------------------
 
@@ -189,6 +202,27 @@ class Merges:
         found = [_from_json(record.data) for record in records]
         self._journal = {merge.number: merge for merge in sorted(found, key=lambda merge: merge.number)}
         self._next = max(self._journal, default=0) + 1
+        self._others = None
+
+
+def of_another(node_id: str) -> bool:
+    """Whether a node came with the memory of another robot."""
+    return "/" in node_id
+
+
+def joined(
+    kept: SceneNode, kept_votes: Mapping[str, float], gone: SceneNode, gone_votes: Mapping[str, float]
+) -> tuple[SceneNode, dict[str, float]]:
+    """Return ``kept`` after it took ``gone`` in, and its votes."""
+    newer = gone if gone.last_seen_ns >= kept.last_seen_ns else kept
+    both = {label: kept_votes.get(label, 0.0) + gone_votes.get(label, 0.0) for label in {**kept_votes, **gone_votes}}
+    earlier = min((kept, gone), key=lambda node: node.first_seen_ns)
+    node = replace(
+        newer, id=kept.id, label=max(sorted(both), key=both.__getitem__) if both else newer.label,
+        first_seen_ns=earlier.first_seen_ns, first_evidence=earlier.first_evidence,
+        observations=kept.observations + gone.observations,
+    )  # fmt: skip
+    return node, both
 
 
 def places(merges: Sequence[Merge]) -> np.ndarray:

@@ -82,6 +82,7 @@ class Tracker:
         held = [columns.row_of[node_id] for _, node_id in self.grasps.pairs() if node_id in columns]
         before = {row: columns.position[row].copy() for row in held}
         self.agents.move(scene, step)
+        self.agents.end_old_grips(step)
         detections = Detections.of(scene.objects)
         rows = self._candidates(scene, detections.features, step)
         looked = look(scene, columns.position[rows], 2 * columns.half[rows], config.visibility)
@@ -286,8 +287,9 @@ class Tracker:
         rows, verdict = rows[there], verdict[there]
         if not len(rows):
             return
-        for _, node_id in self.grasps.pairs():  # a held object is hidden by the fingers
-            verdict = np.where((rows == columns.row_of[node_id]) & (verdict != NOT_LOOKED), HIDDEN, verdict)
+        for name, node_id in self.grasps.pairs():
+            if self.agents.hand_known(name, step):  # what is held is hidden by the fingers
+                verdict = np.where((rows == columns.row_of[node_id]) & (verdict != NOT_LOOKED), HIDDEN, verdict)
         for kind, ratio in ((FREE, config.fusion.free_ratio), (FILLED, config.fusion.filled_ratio)):
             missed = rows[verdict == kind]
             columns.belief[missed] = bayes(columns.belief[missed], ratio, config.fusion)
@@ -295,6 +297,7 @@ class Tracker:
             columns.state[gone] = ABSENT
             for row in gone.tolist():
                 columns.out_of_view(row)
+                self.agents.end_grips_of(columns.about(row).id, step)
             columns.changed.update(missed.tolist())
             step.change(missed.tolist())
         for kind, state in ((HIDDEN, OCCLUDED), (NOT_LOOKED, UNSEEN)):

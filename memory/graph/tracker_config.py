@@ -33,6 +33,9 @@ class TrackerConfig:
     """Least share of the votes for its label that such a match needs."""
     look_s: float = 10.0
     """Frames this close in time count as one look [s]."""
+    grip_s: float = 600.0
+    """So long after the last word of a robot's hand what it held is believed to be in it still [s]: as long as its
+    place is believed by more than 1/e. A grip whose hand was not told within ``look_s`` hides nothing."""
     fact_m: float = 0.05
     """An object that moved this far begins a new fact [m]."""
     way_m: float = 0.25

@@ -2,7 +2,8 @@
 
 The frames differ by an unknown turn about the vertical and a shift. Objects that both know are the landmarks: pairs
 that look alike vote by RANSAC (Fischler and Bolles, 1981), the least-squares transform of the inliers follows in closed
-form (Umeyama, 1991, in the plane).
+form (Umeyama, 1991, in the plane). What agrees by chance is told from what lies alike a contrario (Moisan and Stival,
+2004): by how many alignments as good are expected among unrelated things that are scattered over the same room.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
+from scipy.special import rel_entr
 
 from engram.core.errors import InvalidInputError
 from engram.core.types import SceneNode
@@ -31,19 +33,36 @@ class FleetConfig:
     """Two objects that look alike are one when they are this near."""
     landmarks_min: int = 3
     """Fewer supporting landmarks than this are chance."""
+    chance: float = 0.01
+    """As many alignments as good as the found one may be expected of unrelated things."""
+    rival: float = 0.8
+    """An alignment of other pairs whose chance has so large a share of the digits of the best one's makes it
+    ambiguous."""
+    known_once_min: float = 0.5
+    """Least share that supports the alignment of the landmarks that look like one object alone in each memory."""
     guess_m: float = 2.0
     """How far a given first guess may be off at a landmark."""
     draws: int = 500
     """Pairs of landmarks that are tried."""
 
 
+@dataclass(frozen=True)
+class _Alignment:
+    """One way how the frames may lie to each other."""
+
+    transform: PlaneTransform
+    inliers: np.ndarray  # (k,) indices of pairs that it brings together, one for each object
+    chance: float  # natural logarithm of how many as good ones are expected of unrelated things
+
+
 def align(
     ours: Sequence[SceneNode], theirs: Sequence[SceneNode], guess: PlaneTransform | None, config: FleetConfig
 ) -> PlaneTransform:
-    """Return the transform that most landmarks support.
+    """Return the transform that the landmarks support best. A ``guess`` says that the memories do overlap.
 
     Raises:
-        InvalidInputError: too few objects look alike in both, and there is no guess to fall back on.
+        InvalidInputError: there is no guess, and too few landmarks agree, no more than chance brings together, or in
+            two ways.
     """
     pairs = alike_pairs(ours, theirs)
     a = np.array([n.pose.position for n in ours]).reshape(-1, 3)
@@ -51,25 +70,84 @@ def align(
     if guess is not None and len(pairs):
         apart = np.linalg.norm(a[pairs[:, 0]] - guess.apply(b[pairs[:, 1]]), axis=1)
         pairs = pairs[apart <= config.guess_m]
-    best = np.zeros(0, np.int64)
-    draw = np.random.default_rng(0)
+    found = _alignments(a, b, pairs, config)
+    best = min(found, key=lambda one: (one.chance, -len(one.inliers)), default=None)
+    if guess is None:
+        _check(best, found, pairs, config)
+    if best is None or len(best.inliers) < config.landmarks_min:
+        assert guess is not None
+        return guess
+    return best.transform
+
+
+def _alignments(a: np.ndarray, b: np.ndarray, pairs: np.ndarray, config: FleetConfig) -> list[_Alignment]:
+    """Return the alignments that pairs of landmarks drawn at random stand for."""
+    draw, found = np.random.default_rng(0), []
     for _ in range(config.draws if len(pairs) >= 2 else 0):
         i, j = pairs[draw.choice(len(pairs), 2, replace=False)]
         if i[0] == j[0] or i[1] == j[1]:
             continue
         inliers = _support(fit(a[[i[0], j[0]]], b[[i[1], j[1]]]), a, b, pairs, config)
-        if len(inliers) > len(best):
-            best = inliers
-    if len(best) < config.landmarks_min:
-        if guess is None:
+        if not len(inliers):
+            continue
+        fitted = fit(a[pairs[inliers, 0]], b[pairs[inliers, 1]])
+        apart = np.linalg.norm(a[pairs[inliers, 0]] - fitted.apply(b[pairs[inliers, 1]]), axis=1)
+        fitted = replace(fitted, inliers=len(inliers), spread_m=float(np.sqrt((apart**2).mean())))
+        chance = _log_chance(np.sort(apart), a[pairs[:, 0], :2]) if len(inliers) >= config.landmarks_min else np.inf
+        found.append(_Alignment(fitted, inliers, chance))
+    return found
+
+
+def _check(best: _Alignment | None, found: Sequence[_Alignment], pairs: np.ndarray, config: FleetConfig) -> None:
+    """Raise InvalidInputError unless ``best`` of ``found`` says where the other memory lies."""
+    most = max((len(one.inliers) for one in found), default=0)
+    if best is None or most < config.landmarks_min:
+        raise InvalidInputError(
+            f"{most} objects agree on where the other memory lies, expected {config.landmarks_min} or more; "
+            "give a transform"
+        )
+    once = [np.bincount(side)[side] == 1 for side in pairs.T]
+    known_once = np.flatnonzero(once[0] & once[1])
+    agree = len(np.intersect1d(known_once, best.inliers))
+    if agree < config.known_once_min * len(known_once):
+        raise InvalidInputError(
+            f"the memories do not overlap: {agree} of the {len(known_once)} objects that both know once agree on where "
+            f"the other memory lies, expected {config.known_once_min:.0%} or more; if they do overlap, give a transform"
+        )
+    if best.chance > np.log(config.chance):
+        raise InvalidInputError(
+            f"the memories do not overlap: {len(best.inliers)} objects agree on where the other memory lies, within "
+            f"{best.transform.spread_m:.2f} m, which is no more than chance; if they do overlap, give a transform"
+        )
+    for other in found:
+        shared = len(np.intersect1d(other.inliers, best.inliers))
+        if other.chance <= config.rival * best.chance and shared < len(best.inliers) / 2:
             raise InvalidInputError(
-                f"{len(best)} objects agree on where the other memory lies, expected {config.landmarks_min} or more; "
-                "give a transform"
+                f"the other memory may lie in two ways: {len(best.inliers)} objects agree on one, "
+                f"{len(other.inliers)} on another; give a transform"
             )
-        return guess
-    fitted = fit(a[pairs[best, 0]], b[pairs[best, 1]])
-    apart = np.linalg.norm(a[pairs[best, 0]] - fitted.apply(b[pairs[best, 1]]), axis=1)
-    return replace(fitted, inliers=len(best), spread_m=float(np.sqrt((apart**2).mean())))
+
+
+_FINEST_M = 0.005
+"""Nearer than this landmarks agree no better."""
+
+
+def _log_chance(apart: np.ndarray, places: np.ndarray) -> float:
+    """Return the natural logarithm of how many alignments as good are expected of unrelated things.
+
+    ``apart`` (k,) m: distances of its inliers, ascending. ``places`` (m, 2) m: of our landmark in each pair that looks
+    alike. Two pairs make an alignment: they are equally far apart in both memories. Each other pair agrees within a
+    radius as often as a place anywhere among ``places`` lies within it. Of the radii the most telling one counts.
+    """
+    centred = places - places.mean(axis=0)
+    extent = np.ptp(centred @ np.linalg.svd(centred, full_matrices=False)[2].T, axis=0)
+    others, agree = max(1, len(places) - 2), np.arange(1, len(apart) - 1)
+    radius = np.maximum(apart[2:], _FINEST_M)
+    hit = np.minimum(2 * radius[:, None] / np.maximum(extent, 1e-9), 1.0).prod(axis=1)
+    equal = np.minimum(4 * radius / max(extent.max(), 1e-9), 1.0)
+    share = np.maximum(agree / others, hit)
+    more = -others * (rel_entr(share, hit) + rel_entr(1 - share, 1 - hit))  # Chernoff's bound of the binomial tail
+    return float((np.log(len(places) * (len(places) - 1) / 2) + np.log(equal) + more).min())
 
 
 def identities(

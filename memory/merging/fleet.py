@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import GraphUpdate, SceneNode
 from engram.memory.graph.conflicts import Conflict
-from engram.memory.graph.merges import Merge
+from engram.memory.graph.merges import FEW_VOTES, Merge, joined
 from engram.memory.graph.tracker import Tracker
 from engram.memory.merging.alignment import FleetConfig, align, identities
 from engram.memory.merging.transfer import carried, carried_fact, counterparts, take_agents, take_grips
@@ -89,9 +89,8 @@ def unmerge(tracker: Tracker, robot: str) -> int:
         if merge.kept.id in own and not _of(robot, merge.gone.id):  # ours became part of theirs, which goes
             tracker.undo_merge(merge.number, stamp, f"unmerge of {robot}")
             continue
-        if merge.kept.id in tracker.columns and merge.kept.id not in own:
-            _withdraw(tracker, merge.kept, merge.kept_votes, robot, stamp)
-            withdrawn.add(merge.kept.id)
+        if not _of(robot, merge.kept.id):
+            withdrawn.add(_withdraw(tracker, merge, robot, stamp))
         tracker.merges.close(merge.number, f"undone at {stamp}")
     for node_id in own:
         tracker.history.retract(node_id, stamp)
@@ -105,7 +104,7 @@ def unmerge(tracker: Tracker, robot: str) -> int:
     tracker.conflicts.keep(robot, ())
     tracker.relation_updates.relate_all()
     tracker.sequence += 1
-    return len(withdrawn) + len(own)
+    return len(withdrawn & tracker.columns.row_of.keys()) + len(own)
 
 
 def partition(tracker: Tracker, robot: str) -> list[str]:
@@ -172,17 +171,56 @@ def _check_pair(tracker: Tracker, *node_ids: str) -> None:
         raise InvalidInputError(f"object {node_ids[0]!r} is given twice, expected two objects")
 
 
-def _withdraw(tracker: Tracker, before: SceneNode, votes: Mapping[str, float], robot: str, stamp_ns: int) -> None:
-    """Take what ``robot`` contributed out of the node ``before.id``; its own later sights stay."""
+def _withdraw(tracker: Tracker, merge: Merge, robot: str, stamp_ns: int) -> str:
+    """Take what ``robot`` contributed by ``merge`` out of the node that has it today; return that one's id.
+
+    It is ``merge.kept``, or what took that in later. Its own later sights stay. What later merges noted of it is put
+    right too: they may be taken back one day.
+    """
+    ours, votes = merge.kept, merge.kept_votes
+    for later in [one for one in tracker.merges.standing() if one.number > merge.number]:
+        if later.kept.id == ours.id:
+            kept, kept_votes = _without(later.kept, later.kept_votes, merge, robot, ours, votes)
+            later = replace(later, kept=kept, kept_votes=kept_votes)
+        elif later.gone.id == ours.id:
+            gone, gone_votes = _without(later.gone, later.gone_votes, merge, robot, ours, votes)
+            later = replace(later, gone=gone, gone_votes=gone_votes)
+        else:
+            continue
+        tracker.merges.put(later)
+        ours, votes = joined(later.kept, later.kept_votes, later.gone, later.gone_votes)
     history = tracker.history
-    facts = history.retract(before.id, stamp_ns)
-    own = [f for f in facts if not (f.evidence and f.evidence[0].startswith(f"{robot}/"))]
+    own = [f for f in history.retract(ours.id, stamp_ns) if not _told_by(robot, f.evidence[0] if f.evidence else "")]
     if own:
         last = max(own, key=lambda fact: fact.valid_from)
         own = [replace(f, valid_to=FOREVER) if f is last else f for f in own]
-    history.restate(own, before.id, stamp_ns)
-    today = tracker.scene.node(before.id)
-    if today.last_evidence.startswith(f"{robot}/") or today.last_seen_ns <= before.last_seen_ns:
-        tracker.scene.put(before, votes)  # we have not seen it since
-        return
-    tracker.scene.put(replace(today, first_seen_ns=before.first_seen_ns, first_evidence=before.first_evidence), votes)
+    history.restate(own, ours.id, stamp_ns)
+    if ours.id in tracker.columns:
+        about = tracker.columns.about(tracker.columns.row_of[ours.id])
+        tracker.scene.put(*_without(tracker.scene.node(ours.id), about.votes, merge, robot, ours, votes))
+    return ours.id
+
+
+def _without(
+    node: SceneNode, votes: Mapping[str, float], merge: Merge, robot: str,
+    ours: SceneNode, our_votes: Mapping[str, float],
+) -> tuple[SceneNode, Mapping[str, float]]:  # fmt: skip
+    """Return ``node``, which has taken in what ``robot`` knew by ``merge``, and its votes, as they were without that.
+
+    ``ours``, with its votes: what it would have been then, had it not been seen since.
+    """
+    if _told_by(robot, node.last_evidence) or node.last_seen_ns <= ours.last_seen_ns:
+        return ours, our_votes
+    left = {label: vote - merge.gone_votes.get(label, 0.0) for label, vote in votes.items()}
+    left = {label: vote for label, vote in left.items() if vote > FEW_VOTES} or dict(our_votes)
+    node = replace(
+        node, label=max(sorted(left), key=left.__getitem__) if left else ours.label,
+        first_seen_ns=ours.first_seen_ns, first_evidence=ours.first_evidence,
+        observations=max(1, node.observations - merge.gone.observations),
+    )  # fmt: skip
+    return node, left
+
+
+def _told_by(robot: str, evidence: str) -> bool:
+    """Whether an observation is one of ``robot``."""
+    return evidence.startswith(f"{robot}/")

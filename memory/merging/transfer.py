@@ -12,6 +12,7 @@ from engram.core.geometry import make_pose, rotation
 from engram.core.types import SceneNode
 from engram.memory.graph.embodiments import Embodiments
 from engram.memory.graph.grasp import Grasp, Grasps
+from engram.memory.graph.merges import of_another
 from engram.memory.graph.tracker import Tracker
 from engram.memory.storage.columns import half_extents
 from engram.memory.storage.fact_columns import FOREVER, Fact
@@ -33,8 +34,7 @@ def counterparts(
         if node.layer == "object":
             here[node.id] = ours.get(moved.id, moved.id)
         elif node.layer == "agent":
-            second_hand = "/" in node.id
-            here[node.id] = agents.get(node.label, moved.id) if second_hand else moved.id
+            here[node.id] = agents.get(node.label, moved.id) if of_another(node.id) else moved.id
         else:
             known = _overlapping(tracker, moved)
             here |= {node.id: known} if known else {}

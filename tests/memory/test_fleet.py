@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.questions import AtTime, FindObject, Relation
-from engram.core.types import Hand, Pose
+from engram.core.types import Hand, Pose, SceneObservation
 from engram.memory.graph.conflicts import Conflict
 from engram.memory.graph.places import known_place
 from engram.memory.graph_memory import GraphMemory
@@ -114,6 +114,221 @@ def test_memories_that_share_nothing_need_a_transform(other):
     report = merge_from(stranger.tracker, other, "robot1", PlaneTransform(YAW, SHIFT))
     assert len(report.added) == 6
     np.testing.assert_allclose(where(stranger, "red cube")[:2], SHARED["red cube"], atol=0.02)
+
+
+def home(folder, things):
+    """Return a memory of ``things``, (label, place) pairs that no camera looks at."""
+    memory = GraphMemory(GraphStore(folder), encoder=WordEncoder())
+    objects = tuple(seen(label, place, color=(0.5, 0.4, 0.3)) for label, place in things)
+    for stamp in range(5):
+        memory.update(SceneObservation(stamp, "front", objects))
+    memory.commit()
+    return memory
+
+
+def scattered(labels, rng, size=5.0):
+    return [(label, (*rng.uniform(0, size, 2), 0.8)) for label in labels]
+
+
+UNIQUE = [f"thing{number}" for number in range(12)]
+
+
+@pytest.mark.parametrize(("labels", "seeds"), [(UNIQUE, (5, 17, 27, 37)), (UNIQUE * 2, (1, 3, 5, 7))],
+                         ids=["one of each", "two of each"])  # fmt: skip
+def test_homes_that_have_only_the_kinds_of_things_in_common_do_not_overlap(labels, seeds, tmp_path):
+    """Three of many alike pairs always lie within 20 cm of each other after some transform."""
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        ours, theirs = (home(tmp_path / f"{seed}{name}", scattered(labels, rng)) for name in "ab")
+        with pytest.raises(InvalidInputError, match="give a transform"):
+            merge_from(ours.tracker, read_snapshot(tmp_path / f"{seed}b"), "robot1")
+        assert partition(ours.tracker, "robot1") == []
+        theirs.store.close()
+        ours.store.close()
+
+
+def test_three_of_many_things_that_agree_by_chance_are_named(tmp_path):
+    """Three lie alike in both homes, to the millimetre; the nine others are elsewhere."""
+    rng = np.random.default_rng(0)
+    alike = scattered(UNIQUE[:3], rng)
+    ours = home(tmp_path / "a", alike + scattered(UNIQUE[3:], rng))
+    home(tmp_path / "b", alike + scattered(UNIQUE[3:], rng))
+    with pytest.raises(InvalidInputError, match="do not overlap: 3 of the 12 objects that both know once"):
+        merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1")
+
+
+def test_what_may_lie_in_two_ways_needs_a_transform(tmp_path):
+    """Four chairs around a table: a quarter turn brings each onto the next."""
+    chairs = [("chair", (x, y, 0.8)) for x, y in ((1, 0), (0, 1), (-1, 0), (0, -1))]
+    ours = home(tmp_path / "a", chairs)
+    home(tmp_path / "b", chairs)
+    with pytest.raises(InvalidInputError, match="may lie in two ways: 4 objects agree on one, 4 on another; give a"):
+        merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1")
+    report = merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1", PlaneTransform(0.0, np.zeros(3)))
+    assert report.transform.yaw == pytest.approx(0.0, abs=0.01) and len(report.matched) == 4
+
+
+def test_one_room_in_common_is_enough_though_some_things_moved_and_some_are_alike(tmp_path):
+    """Six things and four chairs in the common room, two of them moved; each robot knows five more of another room."""
+    rng = np.random.default_rng(1)
+    room = scattered([*UNIQUE[:6], *["chair"] * 4], rng)
+    moved = scattered(UNIQUE[:2], rng)
+    ours = home(tmp_path / "a", room + [(f"a{label}", place) for label, place in scattered(UNIQUE[:5], rng)])
+    rest = [(f"b{label}", place) for label, place in scattered(UNIQUE[:5], rng)]
+    home(tmp_path / "b", [(label, theirs(place[:2], rng)) for label, place in moved + room[2:] + rest])
+    report = merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1")
+    assert report.transform.yaw == pytest.approx(YAW, abs=0.02) and len(report.matched) == 8
+
+
+# -- taken out again, whatever came in between -----------------------------------------------------------------------
+
+
+def shelf(folder, count, start=0, apart_m=0.5):
+    """Return a memory of ``count`` things in a row, each of its own name."""
+    memory = GraphMemory(GraphStore(folder), encoder=WordEncoder())
+    objects = tuple(
+        seen(f"thing{i}", (i * apart_m, (i * i % 7) * 0.3, 0.8), color=(0.5, 0.4, 0.3)) for i in range(count)
+    )
+    for stamp in range(start, start + 4):
+        memory.update(SceneObservation(stamp, "front", objects))
+    memory.commit()
+    return memory
+
+
+def of_robot1(memory):
+    """Return the ids of the objects that are told of by what robot 1 saw."""
+    history = memory.tracker.history
+    facts = [fact for fact in history.facts(np.flatnonzero(history.used)) if fact.believed_to == FOREVER]
+    told = {fact.node_id for fact in facts if any(name.startswith("robot1/") for name in fact.evidence)}
+    return told | {node.id for node in objects(memory).values() if node.last_evidence.startswith("robot1/")}
+
+
+def test_more_shared_objects_than_merges_are_kept_all_come_apart(tmp_path):
+    ours, count = shelf(tmp_path / "a", 210), 210
+    before = objects(ours)
+    shelf(tmp_path / "b", count, start=100)
+    assert len(merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1").matched) == count
+    assert unmerge(ours.tracker, "robot1") == count
+    assert_same(objects(ours), before)
+    assert of_robot1(ours) == set()
+
+
+def test_ordinary_merges_after_it_and_a_small_budget_do_not_end_that_it_can_be_taken_out(tmp_path):
+    ours = shelf(tmp_path / "a", 6)
+    shelf(tmp_path / "b", 6, start=100)
+    merge_from(ours.tracker, read_snapshot(tmp_path / "b"), "robot1")
+    toys = tuple(seen("red toy", (i * 0.5, 9.0, 0.8)) for i in range(203))
+    ours.update(SceneObservation(200, "front", toys))
+    first, *others = [node.id for node in objects(ours).values() if node.label == "red toy"]
+    for other in others:
+        join(ours.tracker, first, other, "me")
+    numbers = [merge.number for merge in ours.tracker.merges]
+    assert len(numbers) == 206 and numbers[5:8] == [6, 9, 10]  # two hundred of the 202 ordinary ones
+    ours.tracker.merges.shrink(0)
+    ours.commit()
+    ours.store.close()
+    ours = GraphMemory(GraphStore(tmp_path / "a"), encoder=WordEncoder())
+    assert [merge.number for merge in ours.tracker.merges] == [1, 2, 3, 4, 5, 6]
+    assert unmerge(ours.tracker, "robot1") == 6
+    assert of_robot1(ours) == set()
+    more = [node.id for node in objects(ours).values() if node.label != "red toy"][:2]
+    join(ours.tracker, *more, "me")
+    ours.tracker.merges.shrink(0)  # what was taken out needs no merges any more
+    assert list(ours.tracker.merges) == []
+    ours.store.close()
+
+
+def test_it_is_taken_out_of_what_took_a_shared_object_in_since(ours, other):
+    """Two of ours turn out to be one, after the first of them had taken in what robot 1 knew."""
+    watch(ours, {"white jar": (0.3, 0.0, 0.02)}, start=20)
+    before = objects(ours)
+    (jar,) = [node.id for node in before.values() if node.label == "white jar"]
+    merge_from(ours.tracker, other, "robot1")
+    join(ours.tracker, jar, "object_0001", "me")
+    watch(ours, {"red cube": (0.5, 0.1, 0.02)}, start=300, times=2)
+    number = ours.tracker.merges.standing()[-1].number
+    ours.tracker.merges.shrink(0)
+    unmerge(ours.tracker, "robot1")
+    after = objects(ours)
+    assert after.keys() == before.keys() - {"object_0001"} and of_robot1(ours) == set()
+    assert after[jar].observations == 10  # four of each, and two since
+    ours.tracker.undo_merge(number, ours.tracker.stamp_ns, "me")
+    assert of_robot1(ours) == set()
+    assert {i: objects(ours)[i].observations for i in (jar, "object_0001")} == {jar: 4, "object_0001": 6}
+
+
+def test_of_two_robots_each_is_taken_out_alone_whoever_came_first(ours, other, tmp_path):
+    rng = np.random.default_rng(3)
+    before, facts = objects(ours), believed(ours, "object_0001")
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()}
+    second = GraphMemory(GraphStore(tmp_path / "second"), encoder=WordEncoder())
+    watch(second, spots, start=500)
+    second.commit()
+    merge_from(ours.tracker, other, "robot1")
+    merge_from(ours.tracker, read_snapshot(tmp_path / "second"), "robot2")
+    unmerge(ours.tracker, "robot1")
+    assert of_robot1(ours) == set()
+    assert objects(ours)["object_0001"].observations == 8  # four of ours, four of robot 2
+    unmerge(ours.tracker, "robot2")
+    assert_same(objects(ours), before)
+    assert believed(ours, "object_0001") == facts
+
+
+# -- in the hand of another robot ------------------------------------------------------------------------------------
+
+SECOND = 10**9
+DOWN = np.array([0.0, 1.0, 0.0, 0.0])
+
+
+@pytest.fixture
+def holding(ours, tmp_path):
+    """Return our memory after it took in that of robot_b, which holds a blue spoon; both looked a second ago."""
+    rng = np.random.default_rng(0)
+    memory = GraphMemory(GraphStore(tmp_path), encoder=WordEncoder())
+    spots = {label: theirs(place, rng) for label, place in SHARED.items()} | {"blue spoon": theirs((0.45, -0.2), rng)}
+    watch(memory, spots, start=100)
+    for stamp, closed in ((104, 0.0), (105, 0.5)):
+        hand = Hand(Pose(spots["blue spoon"], DOWN), closed, "robot_b")
+        memory.update(replace(view([], stamp, depth=0.5), hand=hand))
+    memory.commit()
+    merge_from(ours.tracker, read_snapshot(tmp_path), "robot1")
+    assert "held by robot_b" in ours.query(FindObject("blue spoon")).text
+    return ours
+
+
+def table_of_ours(stamp_ns, depth):
+    objects_there = [seen(label, (*place, 0.02)) for label, place in SHARED.items()]
+    return view(objects_there, stamp_ns, depth=depth)
+
+
+def held(memory):
+    return [one for one in memory.graph().edges if one.relation == "held_by"]
+
+
+def test_what_another_robot_held_is_gone_once_its_place_is_seen_empty(holding):
+    for stamp in range(SECOND, 20 * SECOND, SECOND):
+        holding.update(table_of_ours(stamp, depth=1.0))
+    assert held(holding) == [] and holding.tracker.grasps.pairs() == []
+    told = holding.query(FindObject("blue spoon")).text
+    assert "is gone" in told and "held" not in told
+
+
+def test_what_another_robot_held_is_not_told_to_be_in_its_hand_after_ten_minutes_without_word(holding):
+    holding.update(table_of_ours(599 * SECOND, depth=0.5))  # hidden: nobody can tell
+    assert len(held(holding)) == 1
+    holding.update(table_of_ours(601 * SECOND, depth=0.5))
+    assert held(holding) == []
+    assert "held" not in holding.query(FindObject("blue spoon")).text
+
+
+def test_what_our_own_hand_holds_is_hidden_by_its_fingers_also_between_two_words_of_it(ours):
+    spot = (0.5, 0.1, 0.02)
+    for stamp, closed in ((100, 0.0), (101, 0.5)):
+        ours.update(replace(table_of_ours(stamp, depth=0.5), hand=Hand(Pose(np.array(spot), DOWN), closed, "robot0")))
+    others = [seen(label, (*place, 0.02)) for label, place in SHARED.items() if label != "red cube"]
+    for stamp in range(102, 120):
+        ours.update(view(others, stamp))  # as of a camera without a hand in its frames, which sees past the cube
+    assert [edge.source for edge in held(ours)] == ["object_0001"]
 
 
 # -- what things rest on ---------------------------------------------------------------------------------------------

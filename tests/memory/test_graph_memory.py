@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
-from engram.core.questions import AtTime, FindObject
-from engram.core.types import Pose, SceneObservation
+from engram.core.questions import AtTime, FindObject, Relation
+from engram.core.types import DetectedObject, Pose, SceneObservation
 from engram.memory.graph import tracker
 from engram.memory.graph.context import ContextConfig
 from engram.memory.graph.tracker_config import TrackerConfig
@@ -19,7 +19,7 @@ from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.memory.storage.store import GraphStore
 from engram.perception.embedding import default_text_encoder
 from tests.contracts.memory import MemoryContract
-from tests.memory.scenes import CAMERA, INTRINSICS, WordEncoder, seen, view
+from tests.memory.scenes import CAMERA, IDENTITY, INTRINSICS, WordEncoder, seen, view
 
 HERE, THERE = (0.5, 0.1, 0.02), (0.65, -0.15, 0.02)
 
@@ -167,6 +167,42 @@ def test_ids_are_never_used_twice(memory):
 def test_a_split_detection_is_no_second_object(memory):
     watch(memory, [seen("red cube", HERE), seen("red cube", (0.51, 0.105, 0.02))])
     assert len(memory.query(FindObject()).nodes) == 1
+
+
+WHITE, GRAY = np.full(3, 0.92), np.full(3, 0.52)
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        (("tray", (0.4, 0.3, 0.02), None), ("cup", (0.08, 0.08, 0.09), None)),
+        (("plate", (0.26, 0.26, 0.02), WHITE), ("cup", (0.08, 0.08, 0.09), WHITE - 0.07)),
+        (("gray board", (0.4, 0.3, 0.02), GRAY), ("gray screwdriver", (0.15, 0.03, 0.03), GRAY)),
+        (("plate", (0.26, 0.26, 0.02), WHITE), ("bowl", (0.2, 0.2, 0.07), WHITE)),
+    ],
+    ids=["colours that nobody measured", "white on white", "gray on gray", "of about the same size"],
+)
+def test_a_thing_on_another_one_of_its_colour_is_an_object_of_its_own(below, above):
+    def made(label, size, color, bottom):
+        place = np.array([0.52, 0.02, bottom + size[2] / 2])
+        return DetectedObject(label, Pose(place, IDENTITY), score=0.9, size=np.array(size), color=color)
+
+    memory = GraphMemory(encoder=WordEncoder())
+    under, upper = made(*below, 0.0), made(*above, below[1][2])
+    watch(memory, [under], times=5)
+    watch(memory, [under, upper], times=5, start=300)
+    assert {node.label for node in memory.query(FindObject()).nodes} == {below[0], above[0]}
+    told = memory.query(Relation("on", memory.query(FindObject(below[0])).nodes[0].id))
+    assert [node.label for node in told.nodes] == [above[0]]
+
+
+def test_another_name_for_what_lies_in_the_same_place_is_no_second_object():
+    """As of a detector that gives one thing two names, or takes a part of it for another thing of about that size."""
+    cup = seen("red cup", HERE, size=0.08)
+    memory = GraphMemory(encoder=WordEncoder())
+    watch(memory, [cup], times=5)
+    watch(memory, [cup, seen("red mug", HERE, size=0.07, score=0.5)], times=5, start=300)
+    assert [node.label for node in memory.query(FindObject()).nodes] == ["red cup"]
 
 
 def test_the_label_most_often_seen_wins(memory):
