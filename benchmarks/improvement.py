@@ -39,8 +39,8 @@ CELLS = {
 """Cell -> twin, task, and episodes of the arms of ``LONG``; the others practise 100."""
 USUAL = tuple(CELLS)[:2]
 """Those of all arms."""
-CRITICS = {"exploration": 0.2, "hold": 16, "search": 0}
-"""Critics see more in larger noise that lasts."""
+CRITICS = {"exploration": 0.07, "hold": 0, "search": 0}
+"""Critics see most in noise that lasts for a whole episode; there a little is enough."""
 ARMS: dict[str, dict[str, Any]] = {
     "cloning": {"exploration": 0.0, "search": 0},
     "noisy cloning": {"exploration": 0.1, "search": 0},
