@@ -6,8 +6,8 @@ import dataclasses
 import functools
 import gc
 import inspect
-import traceback
 from collections.abc import Callable
+from traceback import format_exception
 from typing import Any, ClassVar
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -105,8 +105,7 @@ class EngramNode(LifecycleNode):
             self.get_logger().warning(sendable(f"{key}: {error}"), throttle_duration_sec=5.0)
         else:
             self.health.problem(key, f"{type(error).__name__}: {error}", ERROR)
-            told = f"{key}: {''.join(traceback.format_exception(error))}"
-            self.get_logger().error(sendable(told), throttle_duration_sec=5.0)
+            self.get_logger().error(sendable(f"{key}: {''.join(format_exception(error))}"), throttle_duration_sec=5)
 
     def subscribe(self, msg_type: type, topic: str, callback: Callable[..., None], profile: QoSProfile) -> None:
         """Subscribe for as long as the node is active; too large messages and those from the future are refused."""

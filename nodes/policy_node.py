@@ -53,9 +53,7 @@ class PolicyNode(EngramNode):
     def setup(self) -> None:
         """Load the policy."""
         self.robot = make_robot(self.config.robot)
-        keeper = EpisodeKeeper(
-            self._folder(self.config.memory_folder), lambda text: self.health.problem("episode memory", text)
-        )
+        keeper = EpisodeKeeper(self._folder(self.config.memory_folder), partial(self.health.problem, "episode memory"))
         self.choice = PolicyChoice(self, self.robot, keeper, self._folder(self.config.correction_folder))
         self.runner = self.choice.runner
         self.judge = PolicyJudge.open(self.config.success_classifiers, lambda: self.runner.policy)
@@ -96,9 +94,7 @@ class PolicyNode(EngramNode):
         if config.memory != "off":
             subscribe_bound(self, MemoryContext, "memory/context", self._on_memory, every_step(qos.COMMAND), every=True)
         self.every(0.5, self._watch, "observation")
-        if config.episodes == "goal":  # a process before may have told of a goal, which nobody carries out any more
-            now_ns = self.get_clock().now().nanoseconds
-            self.publish_status(EpisodeStatus(now_ns, config.robot_id, 0, "", "", 0, "idle"))
+        self.goals.book.rest()
 
     def stop(self) -> None:
         """End the goal that runs; write what is recorded."""

@@ -175,6 +175,11 @@ class GoalBook:
         self._number = max(self._number + 1, self._clock_ns() // 1_000_000_000)
         return JoinEpisode(self._number)
 
+    def rest(self) -> None:
+        """Tell that no goal is carried out: a process before may have told of one, which nobody carries out now."""
+        if self.config.own_episodes:
+            self._publish_status(EpisodeStatus(self._clock_ns(), self.config.robot_id, 0, "", "", 0, "idle"))
+
     def begin(self) -> int:
         """Count a scene that a goal asks for in simulation; return how many there were before."""
         self._begun += 1
