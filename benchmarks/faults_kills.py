@@ -27,8 +27,9 @@ GIVE_UP_S = 60.0
 """A node that is not active again after this counts as down [s]."""
 EVERY_STOP = 2
 """Every second kill of the safety node, the first one too, comes under a latched stop."""
-BRAKES_S = 3.0
-"""How long a safety node that is back may take to bring the arm to rest: first it is shown the step again [s]."""
+BRAKES_S = 8.0
+"""How long a safety node that is back may take to bring the arm to rest [s]: its commands count once DDS has noticed
+the end of the killed one (6 s), and first it is shown the step again."""
 HELD_S = 1.5
 """How long a robot that must be held is watched [s]."""
 COMMAND_LIMITS = ("not_finite", "position", "duration", "velocity", "acceleration", "jerk", "early")

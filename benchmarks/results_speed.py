@@ -181,10 +181,12 @@ ABOUT = {
         "is in no recovery time. *Moved before released*: the safety node was killed in an episode, and the arm moved "
         "before somebody released it. *Hostile*: random and wrong messages from outside. *Sensors*: faults of joint "
         "sensors and cameras; *declared reactions* is the share of faults to which the nodes reacted as "
-        "[Reactions](reference/reactions.md) says. n of the rows on limits and motions: what was checked. The commands "
-        "beyond limits were given by a safety node that had been killed and restarted; since then it brakes from its "
-        "last command ([decision 23](decisions/0023-limits-of-the-command-sequence.md)). The fact that counts as lost "
-        "was a mistake of the count, which is mended. Neither has been measured again."
+        "[Reactions](reference/reactions.md) says. n of the rows on limits and motions: what was checked. "
+        "A killed safety node comes back and brakes from its last command "
+        "([decision 23](decisions/0023-limits-of-the-command-sequence.md)). Its commands count only once DDS has "
+        "noticed the end of the killed one, 6 s after that. The arm that moved may have been braking so "
+        "late: it was watched "
+        "from 3 s on after the node was active again, since then from 8 s on, which is not measured again."
     ),
     "limits": (
         "The safety filter of the Panda and of the SO-101 meets hostile policies, faults of the encoders, servos that "
