@@ -111,10 +111,10 @@ def critics(results: Results) -> list[str]:
     """Success of a policy that practises with critics."""
     result = results["critics"]
     return [
-        "`base` practises with noise that is held for 16 control steps, and critics judge what was done in successes "
-        "and failures ([how](how-to/practise.md#with-critics)). It did not get better: a hundred episodes did not make "
-        "them sure of enough. Before practice it succeeded as in the next table. Measured without noise on other "
-        "scenes. The critics were designed while looking at another practice on this twin "
+        "`base` practises with noise, and critics judge what was done in successes and failures "
+        "([how](how-to/practise.md#with-critics)). A draw of the noise lasts for a whole episode. Measured without "
+        "noise on other scenes. Practices differ: what five critics agree on after a hundred episodes is sometimes the "
+        "gap, and sometimes little. Critics and noise were designed while looking at other practices on this twin "
         "([decision 47](decisions/0047-critics-that-share-no-episode.md)). " + _false_successes(result),
         "",
         *_practised(result),
