@@ -12,6 +12,7 @@ from typing import Any
 
 from engram.core.errors import InvalidInputError
 from engram.core.paths import at_home
+from engram.core.words import is_encodable
 
 _NAMESPACE = re.compile(r"/?|(/?[A-Za-z_][A-Za-z0-9_]*)(/[A-Za-z_][A-Za-z0-9_]*)*")
 """What rclpy takes for a node's namespace."""
@@ -65,7 +66,7 @@ def check_asking(config: Any) -> None:
     kind = type(config).__name__
     for field in fields(config):
         value = getattr(config, field.name)
-        if isinstance(value, str) and not _is_utf8(value):
+        if isinstance(value, str) and not is_encodable(value):
             raise InvalidInputError(f"{kind}.{field.name}: {value!r}, expected text in UTF-8")
     if not _NAMESPACE.fullmatch(config.namespace) or len(config.namespace) > LONGEST_NAMESPACE:
         raise InvalidInputError(
@@ -74,14 +75,6 @@ def check_asking(config: Any) -> None:
         )
     if not 0.0 < config.timeout_s < math.inf:
         raise InvalidInputError(f"{kind}.timeout_s: {config.timeout_s}, expected a finite number of seconds above 0")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def new_folder(option: str, folder: Path, unfinished: Container[str] = ()) -> Path:

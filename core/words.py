@@ -19,6 +19,19 @@ def check_words(name: str, words: str) -> None:
         raise InvalidInputError(f"{name}: {len(words)} characters, expected at most {WORDS_MAX}")
 
 
+def is_encodable(text: str) -> bool:
+    r"""Return whether ``text`` can be written as UTF-8: one with half of a surrogate pair cannot.
+
+    >>> is_encodable("W\u00fcrfel"), is_encodable("\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def short_name(words: str) -> str:
     """Return ``words`` as a name of at most ``NAME_MAX`` characters, all printable; the same words, the same name.
 

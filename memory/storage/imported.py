@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types import EMBEDDING_DIM, DetectedObject, Embodiment, SceneNode
 from engram.core.types.scene import MAX_LABEL, UNPRINTABLE
+from engram.core.words import is_encodable
 from engram.memory.storage.columns import LAYERS, STATES
 from engram.memory.storage.embodiment_json import embodiment_from
 
@@ -98,16 +99,8 @@ def printable(text: str) -> str:
 
 def readable_json(text: str) -> str:
     """Return the JSON in ``text``, which may be escaped, without halves of characters: nobody could publish them."""
-    if "\\ud" in text.lower() or not _encodable(text):
+    if "\\ud" in text.lower() or not is_encodable(text):
         plain = json.dumps(json.loads(text), ensure_ascii=False)
-        if not _encodable(plain):
+        if not is_encodable(plain):
             return plain.encode(errors="replace").decode()
     return text
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -138,8 +138,15 @@ def test_a_ros2_control_robot_is_renamed_both_ways_and_its_silence_is_named(grap
     assert messages.from_stamp(sent.header.stamp) == 0  # now
 
 
-def test_hardware_that_is_described_wrongly_is_an_error_and_the_end(graph):
-    process = graph.start("robot_node", robot="tests.core.gantry:GANTRY", hardware_joints=["left", "claw"])
+@pytest.mark.parametrize(
+    ("joints", "told"),
+    [
+        (["left", "claw"], "hardware_joints: 2 names, expected 4: x, y, z, gripper"),
+        (["left", "forth", "forth", "claw"], "hardware_joints: 'forth' is named twice, expected one name a joint"),
+    ],
+)
+def test_hardware_that_is_described_wrongly_is_an_error_and_the_end(graph, joints, told):
+    process = graph.start("robot_node", robot="tests.core.gantry:GANTRY", hardware_joints=joints)
     assert process.child.wait(240) == 2  # what can never work: it need not be started again
-    assert "hardware_joints: 2 names, expected 4: x, y, z, gripper" in process.output()
+    assert told in process.output()
     graph.processes.remove(process)

@@ -332,6 +332,21 @@ def test_what_the_memory_has_seen_stops_the_arm(graph):
     graph.wait(lambda: graph.value("safety_node", "filter near hand/crate"), 60, "what was near is named")
 
 
+def test_obstacles_in_another_frame_let_nobody_drive(graph):
+    graph.start("safety_node", robot="examples.robot:GANTRY", memory_obstacles=True, diagnostics_period_s=0.1)
+    seen = graph.node.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    graph.active("safety_node")
+    graph.matched(seen)
+    crate = crate_at(0.8)
+    for sequence, frame in ((1, "map"), (2, "base_link")):
+        moved = replace(crate, pose=replace(crate.pose, frame=frame))
+        seen.publish(messages.graph_to_msg(GraphUpdate(time.time_ns(), sequence, True, (moved,)), "boot", frame))
+        if frame == "map":
+            graph.problem("safety_node", "obstacles_unknown: memory/graph has objects in frame 'map'")
+    graph.wait(lambda: "obstacles_unknown" not in graph.message("safety_node"), 60, "the crate is known")
+    assert graph.value("safety_node", "obstacles") == "1"
+
+
 @pytest.mark.parametrize("wrong", ["too large", "no pose", "ahead"])
 def test_after_an_update_that_was_refused_nobody_drives_until_the_full_graph_is_there(graph, wrong):
     start = {"robot": "examples.robot:GANTRY", "memory_obstacles": True, "diagnostics_period_s": 0.1}

@@ -52,6 +52,13 @@ def test_a_world_that_does_not_exist_ends_a_node_that_a_manager_configures(graph
     assert "error: unknown world 'bogus'; valid: " in sim.output()
 
 
+def test_a_control_period_that_the_world_does_not_simulate_ends_the_node(graph):
+    sim = graph.start("sim_node", control_dt_s=0.05, world_config__profile="none")
+    assert sim.child.wait(120) == EXIT_MISCONFIGURED
+    graph.processes.remove(sim)  # it has ended as it should
+    assert "control_dt_s: 0.05, but world_config.control_dt_s: 0.1; expected the same" in sim.output()
+
+
 def test_without_cameras_no_opengl_is_needed(graph, monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "egl")
     monkeypatch.setenv("__EGL_VENDOR_LIBRARY_DIRS", "/nonexistent")
