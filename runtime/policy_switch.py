@@ -61,7 +61,8 @@ class PolicySwitch:
             health: where it is shown that corrections cannot be read or written.
         """
         config = self._config
-        explore = Exploration(ExplorationConfig(size=0.0 if config.correction == "search" else config.exploration))
+        size = 0.0 if config.correction == "search" else config.exploration
+        explore = Exploration(ExplorationConfig(size=size, hold_steps=config.exploration_hold))
         kept = CorrectionKeeper(
             corrections,
             config.correction,

@@ -37,6 +37,9 @@ class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     exploration: float = param(0.0, 0.0, 1.0)
     """Standard deviation of the noise on a motion while the policy practises for the learner, as a share of 0.05 + 0.5
     of the motion; 0: none."""
+    exploration_hold: int = param(4, 0, 64)
+    """Control steps for which a draw of the noise is kept. 0: the whole goal; a draw then turns, stretches and shifts
+    every translation of the tool alike, which tells critics most."""
     correction: str = param("none", choices=CORRECTION_MODES)
     """Corrections of all motions, how far they lead and in which direction: none; found: the one that suits the goal's
     kind drives, if any was found; search: goal by goal another one is tried, and the best one is kept. What is driven

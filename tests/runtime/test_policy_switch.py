@@ -2,9 +2,13 @@
 
 import re
 
+import numpy as np
 import pytest
 
 from engram.core.robot import PANDA_2F85
+from engram.core.types import ActionChunk
+from engram.runtime.episode_keeper import EpisodeKeeper
+from engram.runtime.health import Health
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.policy_switch import PolicySwitch
 from tests.ros.policies import EyesAndNoise
@@ -51,3 +55,20 @@ def test_a_node_that_does_not_work_takes_no_other_policy():
     choice = switch()
     assert choice.change({"policy": "engram"}, "inactive") == "the node is inactive, expected active"
     assert choice.driver == ("base", "")
+
+
+def test_noise_is_held_for_as_long_as_the_parameter_says(tmp_path):
+    def applied(**config):
+        kept = []
+        runner = switch(policy=EYES, policies=EYES, **config).make_runner(
+            lambda error: None, EpisodeKeeper(tmp_path), tmp_path, Health()
+        )
+        actions = np.full((1, 7), 0.5)
+        for step in range(12):
+            kept.append(runner.explore.apply(ActionChunk(step * 10**8, 1, "ee_delta", actions, 0.1, 1, "v")).actions)
+        return {tuple(one[0, :3].round(9)) for one in kept}
+
+    assert len(applied(exploration=0.2)) == 3  # anew after every four control steps
+    assert len(applied(exploration=0.2, exploration_hold=0)) == 1  # one for the whole goal
+    assert len(applied(exploration=0.2, exploration_hold=6)) == 2
+    assert applied(exploration=0.0, exploration_hold=0) == {(0.5, 0.5, 0.5)}
