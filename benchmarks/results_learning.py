@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from scipy.stats import spearmanr
+
 from engram.benchmarks.gate_peers import CASES, ERROR, PACKAGE, PAIRS
 from engram.benchmarks.promise_story import WINDOW
 from engram.benchmarks.report import slug
@@ -488,8 +491,20 @@ def identification(results: Results) -> list[str]:
         f"On one of them, {before['n']} policies of mixed quality were tried, {episodes} episodes each: on the robot "
         "itself, and in the gate's simulation without and with the gap that was found. All of it is simulated. "
         f"Spearman's rank correlation with the robot was {_with_interval(before)} without the gap and "
-        f"{_with_interval(after)} with it (target {after['target']}, {'met' if after['met'] else 'missed'}).",
+        f"{_with_interval(after)} with it (target {after['target']}, {'met' if after['met'] else 'missed'}). "
+        "So few episodes cannot tell more: between two robots on which each policy succeeds equally often, the luck of "
+        f"the scenes would leave {_with_interval(_luck(result.content['policies']))}.",
     ]
+
+
+def _luck(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the rank correlation of two sets of trials of the same policies, if both places were alike."""
+    places = [[row[place] for row in rows] for place in ("twin", "with its gap")]
+    n = places[0][0]["n"]
+    rates = np.mean([[(one["successes"] + 0.5) / (n + 1) for one in place] for place in places], axis=0)
+    rng = np.random.default_rng(0)
+    drawn = [spearmanr(*rng.binomial(n, rates, (2, len(rates)))).statistic for _ in range(2000)]
+    return {"value": float(np.mean(drawn)), "interval": np.percentile(drawn, (2.5, 97.5)).tolist()}
 
 
 def _with_interval(row: Mapping[str, Any]) -> str:
