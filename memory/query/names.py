@@ -12,6 +12,9 @@ from engram.memory.graph.tracker import Tracker
 from engram.memory.storage.columns import NodeColumns
 from engram.memory.storage.history import History
 
+_FRUIT = "orange"
+"""A colour that is the name of a thing, too: at the end of what is said it is the thing."""
+
 
 def anchors(tracker: Tracker, name: str, then: Selection | None = None) -> list[str]:
     """Return the ids of the nodes that ``name`` means: an id, a label, or the labels that contain its words.
@@ -79,16 +82,16 @@ def called(tracker: Tracker, text: str) -> list[int]:
 def names(words: str, label: str) -> bool:
     """Whether ``label`` has all of ``words``, as one says it: the label may be spelt "Coffee_Cup".
 
-    "green cube" does not name the green button, even if the cube is gone.
+    "green cube" does not name the green button, even if the cube is gone; "orange" no orange cube.
     """
-    return set(_said(words)) <= set(_said(label))
+    wanted, said = _said(words), _said(label)
+    return set(wanted) <= set(said) and (wanted[-1:] != [_FRUIT] or said[-1:] == [_FRUIT])
 
 
 def which_named(words: str, labels: Sequence[str]) -> np.ndarray:
-    """Tell (n,) bool which of ``labels`` have all of ``words``."""
-    wanted = set(_said(words))
-    first = max(wanted, key=len, default="")  # a look for one word tells most labels without taking them apart
-    return np.array([first in label.casefold() and wanted <= set(_said(label)) for label in labels], bool)
+    """Tell (n,) bool which of ``labels`` :func:`names` says that ``words`` name."""
+    first = max(_said(words), key=len, default="")  # a look for one word tells most labels without taking them apart
+    return np.array([first in label.casefold() and names(words, label) for label in labels], bool)
 
 
 def _said(label: str) -> list[str]:

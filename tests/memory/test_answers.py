@@ -528,7 +528,8 @@ def test_things_of_a_colour_are_counted():
         ("how many green objects are on the tray", "I know of no green object on the tray."),
         ("how many of the cups are green", "I know of 1 green cup: the green cup."),
         ("how many yellow cups are there", "I know of no yellow cup."),
-        ("how many oranges are there", "I know of 2 oranges: the orange and the orange cube."),
+        ("how many oranges are there", "I know of 1 orange: the orange."),
+        ("how many orange cubes are there", "I know of 1 orange cube: the orange cube."),
     ):
         assert ask(memory, words).text == told
 
