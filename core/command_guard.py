@@ -40,13 +40,17 @@ class CommandGuard:
         counts: refused commands by kind of reason.
     """
 
-    def __init__(self, robot: RobotConfig, control_dt_s: float, stale_after_s: float = math.inf) -> None:
+    def __init__(
+        self, robot: RobotConfig, control_dt_s: float, stale_after_s: float = math.inf, velocity_fraction: float = 1.0
+    ) -> None:
+        """Take the limits of ``robot``; of the speed of its arm joints only ``velocity_fraction`` is allowed."""
         self.counts: Counter[str] = Counter()
         self.stopped = False
         self._names, self._dt_s, self._stale_after_s = robot.joint_names, control_dt_s, stale_after_s
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
-        self._speed = np.array((*robot.velocity_max, robot.gripper_velocity_max))
+        self._allowed = "its speed" if velocity_fraction == 1.0 else f"{velocity_fraction:g} of its speed"
+        self._speed = np.array((*(velocity_fraction * np.array(robot.velocity_max)), robot.gripper_velocity_max))
         self._acceleration = np.array(robot.acceleration_max)  # (arm joints,), as the jerk
         self._jerk = np.array(robot.jerk_max or (np.inf,) * len(robot.arm_joints))
         # who brakes goes on, and back no farther than where the jerk is limited and the arm was about to turn
@@ -117,7 +121,7 @@ class CommandGuard:
         if (excess := outside - np.maximum(outside_now, ROUNDING)).max() > 0:  # moving back in is allowed
             return "position", self._joint(excess, outside, "outside its limits")
         if (excess := np.abs(target - start) - budget).max() > ROUNDING:
-            return "velocity", self._joint(excess, np.abs(target - start), "away, more than its speed allows")
+            return "velocity", self._joint(excess, np.abs(target - start), f"away, more than {self._allowed} allows")
         if self.stopped and self._held is not None:
             moved = target - self._held
             to_rest = np.where(moved * self._way >= 0.0, self._to_rest, np.minimum(self._to_rest, self._back))

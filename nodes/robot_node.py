@@ -87,7 +87,8 @@ class RobotNode(EngramNode):
         self.heard = time.monotonic()
         self.measured: Joints | None = None  # newest
         self.safety_heard = False  # whether safety/stopped said how it stands
-        self.guard = CommandGuard(self.robot, self.config.control_dt_s, self.config.stale_after_s)
+        config = self.config
+        self.guard = CommandGuard(self.robot, config.control_dt_s, config.stale_after_s, config.velocity_fraction)
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         subscribe_bound(self, JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.every(self.config.silent_after_s, self._watch, "hardware")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +25,8 @@ class StepInputsConfig:
     """In lock-step a policy that reads contexts waits for one of its episode, at most so much older than the
     observation [s]."""
     missing_after_s: float = 2.0
-    """It waits no longer than this [s]. No policy acts on a context that is older than the observation by more."""
+    """It goes on without one after this [s], as a simulation that stands still shows the memory nothing. Without
+    lock-step it waits for one that is at most so much older, however long that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,9 @@ class StepInputs:
     def awaits_memory(self) -> bool:
         """Tell whether the oldest observation waits for nothing but its memory context."""
         stamp_ns = self._ready.oldest_ns
-        if stamp_ns is None or self.config.memory != "wait" or stamp_ns in self._memory:
+        if stamp_ns is None or (self.config.lockstep and stamp_ns not in self._statuses):
             return False
-        return not self.config.lockstep or stamp_ns in self._statuses
+        return stamp_ns not in self._memory if self.config.memory == "wait" else self._lacks_fresh(stamp_ns)
 
     def take(self) -> list[StepInput]:
         """Return every step for which everything is there; each is given out once."""
@@ -109,26 +109,38 @@ class StepInputs:
         return taken
 
     def _memory_at(self, stamp_ns: int) -> MemoryTokens | None:
-        """Return the context for the observation at ``stamp_ns``; None: there is none, or it is too old to act on."""
+        """Return the context for the observation at ``stamp_ns``; None: there is none, or none to act on."""
         found = self._memory.at(stamp_ns)
         if found is not None or self.config.memory != "latest":
             return found
         found = self._memory.newest
-        if not self._reads_context():
+        if found is None or not (self._reads_context() and self.config.lockstep):
             return found
-        age_s = math.inf if found is None else (stamp_ns - found.stamp_ns) / 1e9
-        of_before = self.config.lockstep and found is not None and found.stamp_ns < self._begun_ns
-        if age_s <= self.config.missing_after_s and not of_before:
-            return found
-        told = "none" if found is None or of_before else f"the newest is {age_s:.0f} s older than the observation"
-        self._report("memory/context", f"{told}: the policy acts without it")
-        return None
+        oldest_ns = max(stamp_ns - round(self.config.missing_after_s * 1e9), self._begun_ns)
+        return found if found.stamp_ns >= oldest_ns else None
+
+    def _lacks_fresh(self, stamp_ns: int) -> bool:
+        """Tell whether a policy that reads contexts has none that is fresh enough for the observation at ``stamp_ns``.
+
+        In lock-step that ends by itself.
+        """
+        config, newest_ns = self.config, self._memory.newest_ns
+        if config.memory != "latest" or config.lockstep or not self._reads_context():
+            return False
+        return newest_ns is None or newest_ns < stamp_ns - round(config.missing_after_s * 1e9)
 
     def _awaits_memory(self, stamp_ns: int) -> bool:
         """Tell whether the observation at ``stamp_ns`` waits for another context than there is."""
         config = self.config
         if config.memory == "wait":
             return stamp_ns not in self._memory
+        if self._lacks_fresh(stamp_ns):
+            newest_ns = self._memory.newest_ns
+            there = "there is none"
+            if newest_ns is not None:
+                there = f"the newest is {(stamp_ns - newest_ns) / 1e9:.0f} s older than the observation"
+            self._report("memory/context", f"{there}: the policy waits for it (memory: off does without)")
+            return True
         if config.memory == "off" or not config.lockstep or not self._reads_context():
             return False
         oldest_ns = max(stamp_ns - round(config.context_age_s * 1e9), self._begun_ns)  # before, another scene was seen

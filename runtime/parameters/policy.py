@@ -60,14 +60,15 @@ class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     control_dt_s: float = param(0.1, 0.01, 1.0)
     """Length of one control step [s]; joint states that come faster are passed over."""
     memory: str = param("latest", choices=("off", "latest", "wait"))
-    """memory/context: not used, the newest there is, or wait for the one of the same observation."""
+    """memory/context: off = not used; latest = the newest there is; wait = the one of the same observation. A policy
+    that acts on it answers no observation for which there is none, unless it is off."""
     context_age_s: float = param(0.3, 0.0, 60.0)
     """In lock-step a policy that acts on memory/context waits until the newest context is of this episode and at most
-    this much older than the observation [s of the node's clock], but no longer than missing_after_s. Not less than the
-    period at which perception processes frames."""
+    this much older than the observation [s of the node's clock]; after missing_after_s it goes on without. Not less
+    than the period at which perception processes frames."""
     missing_after_s: float = param(2.0, 0.1, 60.0)
-    """Report what an observation lacks after waiting this long [s]. A policy that reads the memory does not act on a
-    memory/context that is older than the observation by more."""
+    """Report what an observation lacks after waiting this long [s]. Without lock-step a policy that acts on
+    memory/context waits until the newest one is at most this much older than the observation."""
     episodes: str = param("status", choices=("status", "goal"))
     """Who begins episodes: task/status (simulation), or execute_task goals (robot; then this node publishes it)."""
     check_instructions: bool = True

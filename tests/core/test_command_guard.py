@@ -223,3 +223,12 @@ def test_other_joints_than_the_robot_s_are_refused():
     guard = CommandGuard(GANTRY, 0.1)
     command = JointCommand(0, ("x", "z", "y", "gripper"), np.zeros(4), 0.1)
     assert guard.refusal(command, joints(), 0.0).startswith("joints: x, z, y, gripper, expected x, y, z, gripper")
+
+
+def test_a_share_of_the_speed_is_all_that_is_let_through():
+    """A command at full speed, which a filter with 0.3 of it never gives, comes from somebody else."""
+    slow = Robot(velocity_fraction=0.3)
+    full = float(GANTRY.velocity_max[0]) * 0.1
+    assert slow.send(full) == f"velocity: x {full:.3f} away, more than 0.3 of its speed allows"
+    assert slow.send(0.3 * full) == ""
+    assert slow.send(0.0, gripper=GANTRY.gripper_velocity_max * 0.1) == ""  # the gripper keeps its own

@@ -13,9 +13,12 @@ LONGEST_RUN_UP = 12
 """Control steps from rest to full speed and beyond."""
 
 
+def shipped(node: str) -> dict:
+    return yaml.safe_load((REPOSITORY / "config" / "robot.yaml").read_text())[f"/**/{node}"]["ros__parameters"]
+
+
 def shipped_limits() -> MotionLimits:
-    safety = yaml.safe_load((REPOSITORY / "config" / "robot.yaml").read_text())["/**/safety_node"]["ros__parameters"]
-    fraction, robot = safety["safety"], PANDA_2F85
+    fraction, robot = shipped("safety_node")["safety"], PANDA_2F85
     return MotionLimits(
         np.array(robot.position_min),
         np.array(robot.position_max),
@@ -45,3 +48,7 @@ def test_a_pandas_commands_rest_as_soon_as_the_page_says():
     stops = [stop(joint, run_up) for joint in range(7) for run_up in range(1, LONGEST_RUN_UP)]
     assert max(steps for steps, _ in stops) == 3 and "three control steps (0.3 s)" in PAGE.read_text()
     assert f"{max(way for _, way in stops):.3f} rad" == "0.063 rad" and "0.063 rad" in PAGE.read_text()
+
+
+def test_the_robot_node_allows_the_speed_that_the_safety_node_gives_and_no_more():
+    assert shipped("robot_node")["velocity_fraction"] == shipped("safety_node")["safety"]["velocity_fraction"]

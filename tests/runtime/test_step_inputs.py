@@ -100,19 +100,29 @@ def test_who_reads_contexts_waits_for_a_fresh_one_but_not_for_ever():
     assert inputs.problems == ["memory/context: none since 0.3 s before the observation: goes on"]
 
 
-def test_free_running_nobody_acts_on_what_the_memory_said_long_ago():
+def test_free_running_who_reads_contexts_waits_for_one_that_is_not_old():
     inputs = Inputs(reads_context=True, missing_after_s=2.0)
     inputs.tell(1)
     inputs.see(9)
-    assert inputs.steps() == [(9, 1, None)]
-    assert inputs.problems == ["memory/context: none: the policy acts without it"]
+    inputs.now += 60.0  # however long that takes
+    assert inputs.steps() == [] and inputs.awaits_memory()
+    assert inputs.problems == ["memory/context: there is none: the policy waits for it (memory: off does without)"]
     inputs.remember(10)
+    assert inputs.steps() == [(9, 1, 10)] and not inputs.awaits_memory()
     inputs.see(30)
     inputs.see(31)
-    assert inputs.steps() == [(30, 1, 10), (31, 1, None)]
-    assert inputs.problems[1:] == [
-        "memory/context: the newest is 2 s older than the observation: the policy acts without it"
-    ]
+    assert inputs.steps() == [(30, 1, 10)] and inputs.awaits_memory()
+    assert "memory/context: the newest is 2 s older than the observation: the policy waits" in inputs.problems[1]
+    inputs.remember(29)
+    assert inputs.steps() == [(31, 1, 29)]
+
+
+def test_free_running_who_reads_no_contexts_waits_for_none():
+    for config in ({"reads_context": False}, {"reads_context": True, "memory": "off"}):
+        inputs = Inputs(missing_after_s=2.0, **config)
+        inputs.tell(1)
+        inputs.see(90)
+        assert inputs.steps() == [(90, 1, None)] and not inputs.awaits_memory()
 
 
 def test_in_lock_step_nobody_acts_on_another_scene_even_where_waiting_took_too_long():
