@@ -91,6 +91,10 @@ def simulation(results: Results) -> list[str]:
 
 POLICY = {
     "policy_answer_cpu_ms_p50": "an answer of the policy, CPU ms, p50",
+    "answer_wall_ms_p50_shipped_policy": "an answer of `engram`, its memory read, wall ms, p50",
+    "answer_wall_ms_p99_shipped_policy": "the same, p99",
+    "answer_wall_ms_p50_lerobot_act_network_alone": "LeRobot's ACT, its network alone, wall ms, p50",
+    "answer_largest_difference": "largest difference of an answer from the one of the whole episode at once (normalised)",
     "answer_time_beside_act": "answer: time relative to LeRobot's ACT",
     "answer_time_beside_bare_network": "answer: time relative to its own bare network",
     "training_step_time_beside_act": "training step: time relative to ACT",
