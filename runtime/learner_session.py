@@ -262,8 +262,8 @@ class LearnerSession(ExperienceSession):
             if self._config.promote == "gated":
                 proof = self._prove(version)
                 reason = f"{reason}; {proof}"
-            again = version == self.library.current
-            wanted = bool(self._config.canary_episodes) and not again
+            approved = version == self.library.current and self.library.stage(version) != "canary"
+            wanted = bool(self._config.canary_episodes) and not approved
             canary = wanted and len(self._robots) > 1
             told = f"; {self._canary} alone tries it first" if canary else f"; {NO_CANARY}" if wanted else ""
             self._announce(*self.library.approve(version, reason, canary=canary))

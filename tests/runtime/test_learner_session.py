@@ -492,10 +492,10 @@ def test_of_what_was_to_drive_only_the_newest_is_announced_later(tmp_path, disk)
     disk.fill()
     desk.session.roll_back("", "worse")
     desk.session.promote(version, "again")
-    desk.session.promote(version, "for all")
+    desk.session.roll_back("", "worse")
     disk.make_room()
     desk.session.train(lambda: False)
-    assert told(desk) == [(version, "approved", True)]
+    assert told(desk) == [("v0", "approved", True)]
     desk.close()
 
 
@@ -662,6 +662,8 @@ def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes,
     assert desk.session.promote(version, "please").endswith("r1 alone tries it first")
     told = desk.announced[-1][1]
     assert (told.version, told.stage, told.config["announced"]["robots"]) == (version, "canary", ["r1"])
+    assert desk.session.promote(version, "please").endswith("r1 alone tries it first")  # who asks twice waits as long
+    assert (desk.announced[-1][1].stage, desk.session.library.stage(version)) == ("canary", "canary")
     desk.close()
     again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)  # it outlives a restart
     again.session.begin()
