@@ -1,4 +1,4 @@
-"""Faults on purpose: killed nodes, hostile messages, failing sensors, hours of episodes. ``engram prove faults``.
+"""Faults on purpose: killed nodes, hostile messages, failing sensors, a cut link, hours. ``engram prove faults``.
 
 All nodes are real processes that talk over DDS, as ``engram up`` starts them. A process that watches from outside
 checks every command and every motion of the arm against the robot's limits.
@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engram.benchmarks import faults_hostile, faults_kills, faults_sensors, faults_soak
-from engram.benchmarks.faults_loop import running
+from engram.benchmarks import faults_hostile, faults_idle, faults_kills, faults_sensors, faults_soak
+from engram.benchmarks.faults_loop import running, trial_graph
 from engram.benchmarks.faults_pilot import Pilot
+from engram.benchmarks.link import CONDITIONS, TASKS, trial_figures
+from engram.benchmarks.link_rig import why_not
+from engram.benchmarks.link_trial import run_trial
 from engram.benchmarks.report import save_report
 from engram.core.errors import unknown_name
 from engram.core.provenance import digest, machine
@@ -42,13 +45,17 @@ class FaultsBenchmark:
     """Do harm to the running loop, and count what came of it."""
 
     parts: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Which: kills, hostile, sensors, soak; default: all."""
+    """Which: kills, hostile, idle, sensors, link, soak; default: all, link only where there are network namespaces."""
     kills: int = 1000
     """Processes that are killed."""
+    kill: str = ""
+    """Nodes that are killed, separated by commas, each as often as its turn comes; empty: all."""
     messages: int = 1_000_000
     """Hostile messages and calls, over all topics and services."""
     repeats: int = 5
     """Times that each sensor fault is tried, with the arm moving and at rest."""
+    cuts: int = 100
+    """Times that the link is cut, once in each episode."""
     soak_s: float = 10_800.0
     """Length of the soak [s]."""
     policy: str = "base"
@@ -56,11 +63,12 @@ class FaultsBenchmark:
     seed: int = 0
     """Of the instants, the order and the messages."""
     domain: int = 80
-    """ROS_DOMAIN_ID; the parts take this one and the next three."""
+    """ROS_DOMAIN_ID; the parts take this one and the next five."""
     only: str = ""
     """Parts of the names of topics and services to attack, separated by commas, or a sensor fault; empty: all."""
     quick: bool = False
-    """20 kills, 2,000 messages, each sensor fault once, a soak of half a minute: seven minutes on two idle cores."""
+    """20 kills, 2,000 messages, each sensor fault once, two cuts, a soak of half a minute: nine minutes on two idle
+    cores."""
     work: Path | None = None
     """Folder for logs and finished parts. An interrupted run continues from it, unless the code has changed."""
     output: Path = RESULTS
@@ -70,10 +78,15 @@ class FaultsBenchmark:
 def kills(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
     """Kill nodes of the loop in simulation."""
     count, policy, domain = (20, WAVE, config.domain) if config.quick else (config.kills, config.policy, config.domain)
-    with running("sim", {"viewer": "false", "policy": policy}, folder, domain) as loop:
+    values, only = {"viewer": "false", "policy": policy}, tuple(filter(None, config.kill.split(",")))
+    there = [spec.name for spec in trial_graph("sim", values).nodes]
+    for name in only:
+        if name not in there:
+            raise unknown_name("node to kill", name, there)
+    with running("sim", values, folder, domain, restarts=count if only else -1) as loop:
         watched = loop.watch()
         pilot = Pilot(loop, make_robot("panda_2f85"), 1000)
-        killer, figures = faults_kills.trial(loop, pilot, watched, count, config.seed, quick=config.quick)
+        killer, figures = faults_kills.trial(loop, pilot, watched, count, config.seed, quick=config.quick, only=only)
     return [*figures, *faults_kills.losses(killer, watched, folder / "home")]
 
 
@@ -89,6 +102,19 @@ def hostile(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
         if config.quick:  # the loop runs already
             return [*figures, *_soak(loop, pilot, watched, config)]
     return figures
+
+
+def idle(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
+    """Pretend to drive a robot that nobody drives."""
+    return faults_idle.trial(folder, config.domain + 4, config.seed, quick=config.quick)
+
+
+def link(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
+    """Cut a bad link between two machines, once in each episode."""
+    goals = [(TASKS[number % len(TASKS)], number) for number in range(2 if config.quick else config.cuts)]
+    condition = replace(next(one for one in CONDITIONS if one.cut_s), name="cut")
+    trial = run_trial(condition, goals, folder, domain=config.domain + 5, policy=config.policy)
+    return trial_figures(trial, trial)
 
 
 def sensors(config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
@@ -112,7 +138,9 @@ def _soak(loop: Any, pilot: Pilot, watched: Path, config: FaultsBenchmark) -> li
 PARTS: dict[str, Callable[[FaultsBenchmark, Path], list[dict[str, Any]]]] = {
     "kills": kills,
     "hostile": hostile,
+    "idle": idle,
     "sensors": sensors,
+    "link": link,
     "soak": soak,
 }
 
@@ -122,6 +150,18 @@ def _parts(config: FaultsBenchmark) -> tuple[str, ...]:
         if part not in PARTS:
             raise unknown_name("part of the faults", part, PARTS)
     return config.parts or tuple(PARTS)
+
+
+def _possible(config: FaultsBenchmark) -> tuple[str, ...]:
+    """Return the parts that can be done here; one that was asked for by name and cannot is an error."""
+    parts = _parts(config)
+    reason = why_not() if "link" in parts else ""
+    if not reason:
+        return parts
+    if config.parts:
+        sys.exit(f"error: link: {reason}")
+    print(f"link: left out: {reason}", file=sys.stderr, flush=True)
+    return tuple(part for part in parts if part != "link")
 
 
 def measured(part: str, config: FaultsBenchmark, folder: Path) -> list[dict[str, Any]]:
@@ -151,7 +191,7 @@ def shown(figures: list[dict[str, Any]]) -> Table:
 def main(config: FaultsBenchmark | None = None) -> None:
     """Do harm, look, save."""
     config = config or tyro.cli(FaultsBenchmark)
-    parts, where = _parts(config), machine()
+    parts, where = _possible(config), machine()
     folder = config.work or Path(tempfile.mkdtemp(prefix="engram-faults-"))
     folder.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ)

@@ -1,7 +1,8 @@
 """A process from outside that sends hostile messages and calls to every topic and service of the running nodes.
 
 It is told what to attack by lines on standard input, ``attack COUNT RATE topic:NAME service:NAME ...``, and answers
-each with a line of JSON in a file. ``list`` answers with what there is to attack.
+each with a line of JSON in a file. ``list`` answers with what there is to attack. ``pretend`` in place of ``attack``
+sends messages in which nothing is wrong, one to each topic in turn.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +24,13 @@ import tyro
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import JointState
 
 from engram.benchmarks.faults_messages import change, hostile, mutated, random_message, type_of
+from engram.benchmarks.faults_pretence import Pretender
 from engram.benchmarks.faults_writers import Writers
+from engram.core.registry import make_robot
+from engram.nodes import messages, qos
 
 OURS = ("faults_attacker", "faults_watch", "engram_demo", "fake_robot", "second_publisher")
 AUTHORITY = ("safety/reset", "lifecycle_manager/startup", "lifecycle_manager/pause", "lifecycle_manager/shutdown")
@@ -46,14 +52,16 @@ class AttackerConfig:
     """File for its answers, one JSON object a line."""
     seed: int = 0
     """Of all messages."""
+    robot: str = "panda_2f85"
+    """Robot that it pretends to drive."""
 
 
 class Attacker(Node):
     """Publishes and calls; keeps the newest good message of each topic to send it changed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, robot: str) -> None:
         super().__init__("faults_attacker")
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.pretender = np.random.default_rng(seed), Pretender(make_robot(robot))
         self.writers = Writers(self)
         self.good: dict[str, deque[Any]] = {}
         self._ends: dict[str, Any] = {}
@@ -88,6 +96,16 @@ class Attacker(Node):
     def _on_good(self, name: str, msg: Any, info: Any) -> None:
         if self.writers.name(name, info) != self.get_name():
             self.good[name].append(msg)
+
+    def hear_joints(self) -> None:
+        """Take in where the robot is."""
+        if "hear" not in self._ends:
+            self._ends["hear"] = self.create_subscription(JointState, "joint_states", self._on_joints, qos.SENSOR)
+
+    def _on_joints(self, msg: JointState, info: Any) -> None:
+        if self.writers.name("joint_states", info) not in ("", self.get_name()):
+            joints = messages.joints_from_msg(msg, self.pretender.robot.joint_names)
+            self.pretender.joints = joints.positions
 
     def client(self, name: str) -> Any:
         """Return a client of the service ``name``."""
@@ -160,6 +178,27 @@ def attack(
     return {"sent": sent, "not_sendable": failed, "answered": answered}
 
 
+def pretend(
+    node: Attacker, executor: SingleThreadedExecutor, names: Sequence[str], count: int, rate: float
+) -> dict[str, int]:
+    """Send ``count`` messages in which nothing is wrong to each topic, in turns, at most ``rate`` turns a second."""
+    node.hear_joints()
+    ends = {name: node.publisher(name) for name in names}
+    settled = time.monotonic() + 5.0
+    while time.monotonic() < settled and not all(end.get_subscription_count() for end in ends.values()):
+        executor.spin_once(0.02)
+    began = time.monotonic()
+    while time.monotonic() < began + 0.5:  # the nodes discover it, too, and it hears where the robot is
+        executor.spin_once(0.02)
+    began = time.monotonic()
+    for number in range(count):
+        while number / rate > time.monotonic() - began:
+            executor.spin_once(0.01)
+        for name, end in ends.items():
+            end.publish(node.pretender.message(name, time.time_ns()))
+    return {"sent": count * len(ends), "not_sendable": 0, "answered": 0}
+
+
 def open_calls(waiting: list[Any], answered: int) -> tuple[list[Any], int]:
     """Return the calls that still wait, and how many have been answered in all."""
     still = [one for one in waiting if not one.done()]
@@ -178,7 +217,7 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     rclpy.init()
-    node = Attacker(config.seed)
+    node = Attacker(config.seed, config.robot)
     executor = SingleThreadedExecutor()
     executor.add_node(node)
     with config.output.open("w") as out:
@@ -192,6 +231,9 @@ def main() -> None:
                     break
                 if order[0] == "list":
                     answer: dict[str, Any] = node.targets()
+                elif order[0] == "pretend":
+                    names = [target.partition(":")[2] for target in order[3:]]
+                    answer = pretend(node, executor, names, int(order[1]), float(order[2]))
                 else:
                     answer = {"sent": 0, "not_sendable": 0, "answered": 0}
                     for target in order[3:]:

@@ -91,12 +91,12 @@ class Attack:
             self.loop.client.spin(2.0)
         raise TrialError(f"the attacker does not find every node within {DISCOVERY_S:g} s")
 
-    def block(self, name: str, targets: list[str], count: int, under_stop: bool) -> Block:
+    def block(self, name: str, targets: list[str], count: int, under_stop: bool, order: str = "attack") -> Block:
         """Send ``count`` messages to each of ``targets``, as ``topic:NAME``, and wait until every node works."""
         before = self.loop.refusals()
         limit_s = 120.0 + len(targets) * (10.0 + count / min(self.rate, SLOWEST))
         try:
-            told = self.order("attack", str(count), f"{self.rate:g}", *targets, timeout_s=limit_s)
+            told = self.order(order, str(count), f"{self.rate:g}", *targets, timeout_s=limit_s)
             topic = targets == [f"topic:{name}"]
             block = Block(name, told["sent"], told["not_sendable"], under_stop, topic)
         except TrialError as error:

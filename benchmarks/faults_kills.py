@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,14 @@ BRAKES_S = 8.0
 the end of the killed one (6 s), and first it is shown the step again."""
 HELD_S = 1.5
 """How long a robot that must be held is watched [s]."""
-COMMAND_LIMITS = ("not_finite", "position", "duration", "velocity", "acceleration", "jerk", "early")
+HEARD_S = 0.5
+"""What was said before the safety node was killed is heard within this [s]; the next one needs longer to begin."""
+TRIES, MOVING_S = 20, 1.0
+"""So often it is tried to kill the safety node in an episode in whose last second the arm moved."""
+COMMAND_LIMITS = (
+    *("not_finite", "position", "duration", "velocity", "acceleration", "jerk", "early"),
+    "command_not_allowed",
+)
 MOTION_LIMITS = ("fast_motion", "motion_not_allowed")
 
 
@@ -46,6 +54,7 @@ class Kills:
     stops_lost: int = 0
     episode_kills: int = 0  # of the safety node in an episode
     moved_unarmed: int = 0
+    safety: list[str] = field(default_factory=list)  # what each kill of the safety node did
 
 
 def patience(killed_s: float | None, now_s: float) -> float:
@@ -65,10 +74,11 @@ class Killer:
         pilot: keeps episodes going.
         seed: of order and instants.
         together: so many may be down at once.
+        only: nodes to kill, which may be started again as often as it takes; none: all.
     """
 
-    def __init__(self, loop: Loop, pilot: Pilot, seed: int, together: int) -> None:
-        self.loop, self.pilot, self.together = loop, pilot, together
+    def __init__(self, loop: Loop, pilot: Pilot, seed: int, together: int, only: Sequence[str] = ()) -> None:
+        self.loop, self.pilot, self.together, self.only = loop, pilot, together, tuple(only)
         self.rng = np.random.default_rng(seed)
         self.ledger, self.kills = MemoryLedger(), Kills()
         self._safety = 0
@@ -79,14 +89,18 @@ class Killer:
 
     def run(self, count: int, longest_wait_s: float) -> Kills:
         """Kill ``count`` nodes, each after at most ``longest_wait_s`` of work."""
-        names = list(self.loop.names)
+        names = list(self.only or self.loop.names)
         order = [str(name) for _ in range(count // len(names) + 1) for name in self.rng.permutation(names)]
         for number, name in enumerate(order[:count]):
             self._wait_for(0 if name == "safety_node" else self.together - 1, name)
-            self.loop.client.spin(patience(self._last.get(name), time.monotonic()))
-            if self.together == 1 or name == "safety_node":
-                self.pilot.wait_running(30.0)
-            self.loop.client.spin(float(self.rng.uniform(0.0, longest_wait_s)))
+            if not self.only:
+                self.loop.client.spin(patience(self._last.get(name), time.monotonic()))
+            for _ in range(TRIES if name == "safety_node" else 1):
+                if self.together == 1 or name == "safety_node":
+                    self.pilot.wait_running(30.0)
+                self.loop.client.spin(float(self.rng.uniform(0.0, longest_wait_s)))
+                if self.pilot.running and time.monotonic() - self.pilot.moved_at < MOVING_S:
+                    break
             if self.loop.supervisor.children[name].process is None:
                 self.kills.down.append(f"{name} (kill {number}: it did not run)")
                 continue
@@ -119,13 +133,19 @@ class Killer:
             del self._pending[name]
 
     def _safety_kill(self) -> None:
-        """Kill the safety node, now and then under a stop; the robot has to be held until it is released."""
+        """Kill the safety node, now and then under a stop; the robot has to be held until it is released.
+
+        An episode that runs in lock-step cannot end without the safety node: one that ends now had ended before.
+        """
         self._safety += 1
         under_stop = self._safety % EVERY_STOP == 1
         if under_stop:
             self._trigger("safety/stop")
-        in_episode = self.pilot.running
-        self._pending["safety_node"] = self.loop.kill("safety_node")
+        ran, self.pilot.idle = self.pilot.episode, True
+        self._pending["safety_node"] = killed = self.loop.kill("safety_node")
+        self.loop.client.spin(HEARD_S)
+        in_episode = ran is not None and self.pilot.episode == ran
+        self.pilot.idle = False
         self._wait_for(0)
         self.loop.client.spin(BRAKES_S)
         moved = self.pilot.moved(HELD_S) if self.pilot.joints is not None else 0.0
@@ -135,6 +155,12 @@ class Killer:
         elif in_episode:
             self.kills.episode_kills += 1
             self.kills.moved_unarmed += int(moved > STILL_RAD)
+        said = (
+            f"{'in' if in_episode else 'outside'} an episode, {'under' if under_stop else 'without'} a stop: moved "
+            f"{moved:.3f} rad while it was to be held, last motion {self.pilot.moved_at - killed:.1f} s after the kill"
+        )
+        self.kills.safety.append(said)
+        print(f"  safety_node: {said}", file=sys.stderr, flush=True)
         self._trigger("safety/reset")
 
     def _trigger(self, service: str) -> None:
@@ -188,7 +214,7 @@ def figures(kills: Kills, count: int) -> list[dict[str, Any]]:
                bool(p99 <= RECOVERY_LIMIT_S), nodes=nodes),
         _zero("kills_recovery_over_limit", late, len(times)),
         _zero("kills_stops_lost", kills.stops_lost, kills.stopped_kills),
-        _zero("kills_moved_before_released", kills.moved_unarmed, kills.episode_kills),
+        _zero("kills_moved_before_released", kills.moved_unarmed, kills.episode_kills, safety_kills=kills.safety),
     ]  # fmt: skip
 
 
@@ -212,14 +238,14 @@ def _zero(name: str, value: int, n: int, **more: Any) -> dict[str, Any]:
 
 
 def trial(
-    loop: Loop, pilot: Pilot, watched: Path, count: int, seed: int, *, quick: bool
+    loop: Loop, pilot: Pilot, watched: Path, count: int, seed: int, *, quick: bool, only: Sequence[str] = ()
 ) -> tuple[Killer, list[dict[str, Any]]]:
     """Kill ``count`` nodes, the memory last; return the killer for :func:`losses` and the figures of the time it ran.
 
-    ``quick``: three may be down at once, and none works for long before it is killed.
+    ``quick``: three may be down at once, and none works for long before it is killed. ``only``: kill just these.
     """
     since = time.monotonic()
-    killer = Killer(loop, pilot, seed, 3 if quick else 1)
+    killer = Killer(loop, pilot, seed, 3 if quick else 1, only)
     kills = killer.run(count, 0.5 if quick else 3.0)
     loop.client.spin(2.0)
     loop.every_turn = lambda: None

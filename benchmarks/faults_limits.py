@@ -20,7 +20,7 @@ MEASURED_SHARE = 1.5
 class Violation:
     """One limit that one command or one motion did not keep."""
 
-    kind: str  # not_finite, position, duration, velocity, acceleration, jerk, early, fast_motion, motion_not_allowed
+    kind: str  # not_finite, position, duration, velocity, acceleration, jerk, early, and what nobody allowed or can do
     text: str
 
 

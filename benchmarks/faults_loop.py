@@ -43,8 +43,11 @@ class TrialError(EngramError):
     """The node set did not come up, or a trial could not be carried out."""
 
 
-def trial_graph(file: str, values: dict[str, str]) -> LaunchGraph:
-    """Return the node list of launch file ``file`` with frequent diagnostics."""
+def trial_graph(file: str, values: dict[str, str], restarts: int = -1) -> LaunchGraph:
+    """Return the node list of launch file ``file`` with frequent diagnostics.
+
+    ``restarts``: so often each node is started again within five minutes; below 0: as often as usual.
+    """
     graph = load_graph(find_launch_file(file), values)
     often = ("diagnostics_period_s", DIAGNOSTICS_S)
     own = {"learner_node": (("policy", "base"),)}  # it trains no other; what others did is stored all the same
@@ -54,6 +57,8 @@ def trial_graph(file: str, values: dict[str, str]) -> LaunchGraph:
         else dataclasses.replace(spec, parameters=(*spec.parameters, often, *own.get(spec.executable, ())))
         for spec in graph.nodes
     ]
+    if restarts >= 0:
+        nodes = [dataclasses.replace(spec, respawn_max_retries=restarts) for spec in nodes]
     return dataclasses.replace(graph, nodes=tuple(nodes))
 
 
@@ -211,9 +216,12 @@ def end(process: subprocess.Popen[bytes], timeout_s: float = 10.0) -> None:
 
 
 @contextmanager
-def running(file: str, values: dict[str, str], folder: Path, domain: int) -> Iterator[Loop]:
-    """Start the nodes of a launch file and wait until they are active; end them on leaving."""
-    loop = Loop(trial_graph(file, values), folder, domain)
+def running(file: str, values: dict[str, str], folder: Path, domain: int, restarts: int = -1) -> Iterator[Loop]:
+    """Start the nodes of a launch file, as :func:`trial_graph` has them, and wait until they are active.
+
+    On leaving, they are ended.
+    """
+    loop = Loop(trial_graph(file, values, restarts), folder, domain)
     try:
         loop.wait_active()
         yield loop

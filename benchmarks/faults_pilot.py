@@ -19,6 +19,8 @@ from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 
 TASKS = ("reach", "push_to_mark", "pick_place", "stack")
+MOVES_RAD = 0.002
+"""A joint of the arm that gets this far from where it was seen last moves [rad]."""
 PATIENCE_S = 10.0
 """A request to begin an episode that was not answered for so long is given up: its node was killed [s]."""
 
@@ -31,8 +33,11 @@ class Pilot:
 
     def __init__(self, loop: Loop, robot: RobotConfig, first_seed: int) -> None:
         self.robot, self.seed = robot, first_seed
-        self.running = self.stopped = False
+        self.stopped = False
+        self.episode: int | None = None  # the one that runs
         self.joints: np.ndarray | None = None  # (n,) newest measured
+        self.moved_at = 0.0  # when the arm was seen to move last [monotonic s]
+        self._still: np.ndarray | None = None  # (n,) where it was then
         self.begun = 0
         self.idle = False  # begin no episodes
         self._client = loop.client
@@ -44,6 +49,11 @@ class Pilot:
         node.create_subscription(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         node.create_subscription(JointState, "joint_states", self._on_joints, qos.SENSOR)
         node.create_subscription(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+
+    @property
+    def running(self) -> bool:
+        """Whether an episode runs."""
+        return self.episode is not None
 
     def turn(self) -> None:
         """Begin an episode if it is time."""
@@ -82,13 +92,16 @@ class Pilot:
     def _on_status(self, msg: TaskStatus, info: Any) -> None:
         if self._writers.name("task/status", info) != "sim_node":
             return
-        was, self.running = self.running, msg.state == "running"
+        was, self.episode = self.running, msg.episode if msg.state == "running" else None
         if was and not self.running:
             self._quiet_since = time.monotonic()
 
     def _on_joints(self, msg: JointState, info: Any) -> None:
-        if self._writers.name("joint_states", info) == "sim_node":
-            self.joints = messages.joints_from_msg(msg, self.robot.joint_names).positions
+        if self._writers.name("joint_states", info) != "sim_node":
+            return
+        self.joints = messages.joints_from_msg(msg, self.robot.joint_names).positions
+        if self._still is None or np.abs(self.joints - self._still)[:-1].max() > MOVES_RAD:
+            self.moved_at, self._still = time.monotonic(), self.joints
 
     def _on_stopped(self, msg: Bool, info: Any) -> None:
         if self._writers.name("safety/stopped", info) == "safety_node":

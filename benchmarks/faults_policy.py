@@ -1,4 +1,4 @@
-"""A policy without a network for trials of sensors: it waves, or stays, as its instruction says."""
+"""A policy without a network for trials of nodes and sensors: it waves, unless it is told to stay."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STEPS_A_SWING = 8
 
 
 class Wave(Policy):
-    """Moves the tool to and fro along y for "wave", and not at all for other words."""
+    """Moves the tool to and fro along y, and not at all for "stay"."""
 
     def reset(self, instruction: str, episode: int = 0, seed: int = 0) -> None:
         """Begin an episode."""
-        self._speed = SPEED if instruction == "wave" else 0.0
+        self._speed = 0.0 if instruction == "stay" else SPEED
         self._episode, self._steps, self._stamp_ns = episode, 0, 0
 
     def observe(self, observation: Observation, memory: MemoryTokens | None = None) -> None:

@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -161,11 +162,11 @@ class SensorTrial:
         finally:
             os.killpg(process.pid, signal.SIGCONT)
 
-    def run(self, fault: str, arm: str) -> Seen:
-        """Give a goal, let a sensor fail in the middle of it, and look."""
+    def begin(self, arm: str, timeout_s: float) -> tuple[Any, Any]:
+        """Give a goal and wait until the arm moves, if it is to; return the goal's handle and its result to come."""
         self.make_ready()
         self.wait(self.goals.server_is_ready, 60.0, "action execute_task")
-        goal = ExecuteTask.Goal(instruction="wave" if arm == "moving" else "stay", timeout_s=GOAL_S)
+        goal = ExecuteTask.Goal(instruction="wave" if arm == "moving" else "stay", timeout_s=timeout_s)
         sent = self.goals.send_goal_async(goal)
         self.wait(sent.done, 20.0, "the goal's acceptance")
         handle = sent.result()
@@ -174,6 +175,11 @@ class SensorTrial:
             self.wait(lambda: self.moved(0.3) > 2 * STILL_RAD or result.done(), 20.0, "the arm moves")
         else:
             self.loop.client.spin(1.0)
+        return handle, result
+
+    def run(self, fault: str, arm: str) -> Seen:
+        """Give a goal, let a sensor fail in the middle of it, and look."""
+        handle, result = self.begin(arm, GOAL_S)
         if result.done():
             raise TrialError(f"the goal ended before the fault: {result.result().result}")
         before, since = self._problems(), time.monotonic()
@@ -220,15 +226,22 @@ class SensorTrial:
 
 
 @contextmanager
-def robot_loop(folder: Path, domain: int) -> Iterator[SensorTrial]:
-    """Start fake robot, robot node, safety, policy and manager; end them on leaving."""
-    values = {"policy": "engram.benchmarks.faults_policy:Wave", "viewer": "false", "learner": "false"}
-    graph = trial_graph("robot", values)
-    own = {
+def robot_loop(
+    folder: Path, domain: int, values: Mapping[str, str] = MappingProxyType({}), *, bound: bool = True
+) -> Iterator[SensorTrial]:
+    """Start fake robot, robot node, safety, policy and manager; end them on leaving.
+
+    ``values``: more launch arguments. Unless it is ``bound``, the safety node listens to whoever writes first.
+    """
+    chosen = {"policy": "engram.benchmarks.faults_policy:Wave", "viewer": "false", "learner": "false"}
+    graph = trial_graph("robot", {**chosen, **values})
+    own: dict[str, tuple[str, Any]] = {
         "lifecycle_manager": ("node_names", ["robot_node", "safety_node", "policy_node"]),
         "robot_node": ("hardware_joints", [""]),
         "policy_node": ("lost_after_s", LOST_AFTER_S),
     }
+    if not bound:
+        own["safety_node"] = ("writers", [""])
     nodes = [
         dataclasses.replace(one, parameters=(*one.parameters, *([own[one.name]] if one.name in own else [])))
         for one in graph.nodes

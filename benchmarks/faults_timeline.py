@@ -62,7 +62,7 @@ class Timeline:
         self._commands, self._motion = commands, motion
         self._waiting: list[tuple[int, float, Said]] = []  # said [ns], read [s], what
         self._running, self._stopped, self._episode = False, False, -1
-        self._allowed_until_ns = 0
+        self._allowed_until_ns = self._driven_until_ns = 0
         self._measured_ns = self._free_ns = 0  # stamps of the joints: newest, and when the robot was last free to move
 
     def add(self, said_ns: int, read_s: float, what: Said) -> None:
@@ -85,7 +85,10 @@ class Timeline:
 
     def _judged(self, said_ns: int, what: Said) -> list[Violation]:
         if isinstance(what, Command):
-            return self._commands.command(what.stamp_ns, what.positions, what.duration_s)
+            broken = self._commands.command(what.stamp_ns, what.positions, what.duration_s)
+            if not self._running and said_ns >= self._driven_until_ns:  # a hold is one, too: nobody drives
+                broken.append(Violation("command_not_allowed", f"for the step at {what.stamp_ns / 1e9:.3f} s"))
+            return broken
         free = self._running and not self._stopped
         if isinstance(what, Measured):
             self._measured_ns = what.stamp_ns
@@ -94,6 +97,8 @@ class Timeline:
             return self._motion.measured(what.stamp_ns, what.positions, allowed=allowed)
         if free:
             self._allowed_until_ns, self._free_ns = said_ns + round(SETTLE_S * 1e9), self._measured_ns
+        if self._running:
+            self._driven_until_ns = said_ns + round(SETTLE_S * 1e9)
         if isinstance(what, Stopped):
             self._stopped = what.stopped
             return []

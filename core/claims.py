@@ -35,15 +35,18 @@ class WriterClaim:
 
     Args:
         writers: the publishers that are there now.
-        node: full name of the node that must be the writer; empty: the first that writes. Where two processes call
-            themselves so, neither may begin: which of them is the true one cannot be told.
+        nodes: full names of the nodes that may be the writer, one at a time; none: the first that writes. Where two
+            processes call themselves by the same one, neither may begin: which is the true one cannot be told.
         clock: monotonic seconds.
     """
 
     def __init__(
-        self, writers: Callable[[], Sequence[Writer]], node: str = "", clock: Callable[[], float] = time.monotonic
+        self,
+        writers: Callable[[], Sequence[Writer]],
+        nodes: Sequence[str] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._writers, self._node, self._clock = writers, node, clock
+        self._writers, self._nodes, self._clock = writers, tuple(nodes), clock
         self._holder = b""  # of the process; empty: nobody has claimed the topic
         self._holder_name = ""
         self._refused: dict[bytes, tuple[float, str, bool]] = {}  # process -> until when, why, may it succeed
@@ -62,14 +65,14 @@ class WriterClaim:
         if reason and reason != UNKNOWN:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
-            succeeds = bool(who) and who == (self._node or self._holder_name)
+            succeeds = bool(who) and who in (self._nodes or (self._holder_name,))
             self._refused[process] = (self._clock() + REMEMBERED_S, reason, succeeds)
         return reason
 
     def may_succeed(self, gid: bytes) -> bool:
         """Tell whether the writer ``gid``, which was just refused, may claim the topic when another process is gone.
 
-        It bears the right name, as a node does that was killed and started again: DDS misses the dead one only later.
+        It bears a right name, as a node does that was killed and started again: DDS misses the dead one only later.
         """
         return self._refused.get(gid[:PARTICIPANT], (0.0, "", False))[2]
 
@@ -78,14 +81,14 @@ class WriterClaim:
         if self._holder in there:
             self._holder_name = there[self._holder] or self._holder_name  # it may have become known meanwhile
             return f"from {who or 'an unknown node'}, but {self._holder_name or 'another process'} writes it"
-        if self._node:
+        if self._nodes:
             if not who:
                 return UNKNOWN
-            if who != self._node:
-                return f"from {who}, expected {self._node}"
-            twins = sum(node == self._node for node in there.values())
+            if who not in self._nodes:
+                return f"from {who}, expected {' or '.join(self._nodes)}"
+            twins = sum(node == who for node in there.values())
             if twins > 1:
-                return f"{twins} processes call themselves {self._node}; it counts when one is left"
+                return f"{twins} processes call themselves {who}; it counts when one is left"
         self._holder, self._holder_name = process, who
         self._refused.pop(process, None)
         return ""

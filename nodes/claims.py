@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
@@ -33,7 +33,7 @@ def subscribe_bound(
     Of a writer that waits until its killed predecessor is gone the newest message waits, or, where ``every`` one
     counts, as many as ``profile`` keeps.
     """
-    claim = _claim(node, topic, node.config.writer(topic))
+    claim = _claim(node, topic, node.config.writers_of(topic))
     kept = profile.depth if every else 1
     bound = BoundTopic(topic, claim, node.config.robot_id, callback, node.health, kept=kept)
     node.subscribe(msg_type, topic, _taker(bound), profile)
@@ -43,15 +43,15 @@ def subscribe_bound(
 def hear_bound(
     node: Node,
     health: Health,
-    writer: str,
+    writers: Sequence[str],
     msg_type: type,
     topic: str,
     callback: Callable[[Any], None],
     profile: QoSProfile,
 ) -> None:
-    """Subscribe a ``node`` from outside; ``callback`` gets the messages of ``writer``, a node of its namespace.
+    """Subscribe a ``node`` from outside; ``callback`` gets the messages of one of ``writers``, nodes of its namespace.
 
-    Without a name the first that writes counts. What is refused, also by ``callback``, is a problem in ``health``.
+    Without any the first that writes counts. What is refused, also by ``callback``, is a problem in ``health``.
     """
 
     def hear(msg: Any) -> None:
@@ -60,7 +60,7 @@ def hear_bound(
         except EngramError as error:
             health.problem(topic, str(error))
 
-    bound = BoundTopic(topic, _claim(node, topic, writer), "", hear, health)
+    bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health)
     node.create_subscription(msg_type, topic, _taker(bound), profile)
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
@@ -72,8 +72,8 @@ def _taker(bound: BoundTopic) -> Callable[[Any, Any], None]:
     return take
 
 
-def _claim(node: Node, topic: str, writer: str) -> WriterClaim:
-    return WriterClaim(lambda: _writers(node, topic), _full_name(node.get_namespace(), writer) if writer else "")
+def _claim(node: Node, topic: str, writers: Sequence[str]) -> WriterClaim:
+    return WriterClaim(lambda: _writers(node, topic), [_full_name(node.get_namespace(), name) for name in writers])
 
 
 def _writers(node: Node, topic: str) -> list[Writer]:

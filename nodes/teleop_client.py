@@ -62,10 +62,10 @@ class TeleopClient(Outsider):
             self._joints_at = time.monotonic()
 
         hear = partial(hear_bound, self.node, self._health)
-        hear(writers.writer("joint_states"), JointStateMsg, "joint_states", on_joints, qos.SENSOR)
-        hear(writers.writer("task/status"), TaskStatus, "task/status", self._on_status, qos.LATCHED)
-        hear(SAFETY, ActionChunk, "safety/executed", self._handover.on_executed, qos.SENSOR)
-        hear(SAFETY, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        hear(writers.writers_of("joint_states"), JointStateMsg, "joint_states", on_joints, qos.SENSOR)
+        hear(writers.writers_of("task/status"), TaskStatus, "task/status", self._on_status, qos.LATCHED)
+        hear((SAFETY,), ActionChunk, "safety/executed", self._handover.on_executed, qos.SENSOR)
+        hear((SAFETY,), Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
 
     def _on_stopped(self, msg: Bool) -> None:
         self._stopped = msg.data

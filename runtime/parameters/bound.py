@@ -13,15 +13,17 @@ class BoundNodeConfig(NodeConfig):
     """Parameters of every node that listens to what moves the robot, or keeps what it hears."""
 
     writers: tuple[str, ...] = ("",)
-    """Who must write a topic, as topic=node, such as command=safety_node; nodes lie in the same namespace. A topic that
-    is not named here belongs to the first process that writes it, until that ends. Others are refused and named."""
+    """Who must write a topic, as topic=node, such as command=safety_node; nodes lie in the same namespace. Of several,
+    as in intervention=teleoperation,viewer_node, one writes at a time. A topic that is not named here belongs to the
+    first process that writes it, until that ends. Others are refused and named."""
 
-    def writer(self, topic: str) -> str:
-        """Return the name of the node that must write ``topic``; empty: whoever is first."""
+    def writers_of(self, topic: str) -> tuple[str, ...]:
+        """Return the names of the nodes that may write ``topic``; none: whoever is first."""
         named = {}
         for entry in filter(None, self.writers):
-            where, separator, node = entry.partition("=")
-            if not (separator and where.strip() and node.strip()):
-                raise InvalidInputError(f"writers: {entry!r}, expected topic=node")
-            named[where.strip()] = node.strip()
-        return named.get(topic, "")
+            where, _, nodes = entry.partition("=")
+            names = tuple(name.strip() for name in nodes.split(","))
+            if not (where.strip() and all(names)):
+                raise InvalidInputError(f"writers: {entry!r}, expected topic=node or topic=node,node")
+            named[where.strip()] = names
+        return named.get(topic, ())

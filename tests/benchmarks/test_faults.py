@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,18 +13,28 @@ from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import JointState
 
 from engram.app.up import SupervisorConfig
+from engram.benchmarks import faults
+from engram.benchmarks.faults import FaultsBenchmark
 from engram.benchmarks.faults_hostile import Block, plan
 from engram.benchmarks.faults_hostile import figures as hostile_figures
-from engram.benchmarks.faults_kills import Kills, patience, watched_figures
+from engram.benchmarks.faults_idle import IdleTrial
+from engram.benchmarks.faults_idle import figures as idle_figures
+from engram.benchmarks.faults_kills import Killer, Kills, patience, watched_figures
 from engram.benchmarks.faults_kills import figures as kill_figures
 from engram.benchmarks.faults_ledger import MemoryLedger, kept_experience, lost_and_doubled
 from engram.benchmarks.faults_limits import CommandJudge, MotionJudge
 from engram.benchmarks.faults_messages import clock, mutated, random_message, transforms, type_of
+from engram.benchmarks.faults_policy import SPEED, Wave
+from engram.benchmarks.faults_pretence import EPISODE, STEPS_AN_EPISODE, Pretender
 from engram.benchmarks.faults_sensors import CLOCK_SET_S, DECLARED, Seen
 from engram.benchmarks.faults_soak import slope
 from engram.benchmarks.faults_timeline import DOUBT_S, Command, Episode, Measured, Stopped, Timeline
+from engram.core.errors import UnknownNameError
+from engram.core.input_rules import unfit_chunk, unfit_human
+from engram.core.registry import make_robot
 from engram.learning.experience.spool import Spool
 from engram.learning.experience.store import ExperienceStore
+from engram.nodes import messages
 from tests.core.gantry import GANTRY
 from tests.learning.transitions import episode
 
@@ -95,6 +107,51 @@ def test_a_reader_that_was_kept_waiting_judges_what_was_said_in_its_order():
     assert told(stopped, running, at(2.6, 0.2), at(2.7, 0.25), (3.0, Episode(2, running=True))) == []
     quick = Command(round(1.02e9), np.array([0.01, 0.0, 0.0, 0.0]), 0.1)
     assert told(running, (1.02, quick), (1.0, Command(round(1e9), np.zeros(4), 0.1))) == ["early"]
+
+
+def test_a_command_that_comes_while_no_episode_runs_is_found_and_one_that_brakes_is_not():
+    at = lambda t: (t, Command(round(t * 1e9), np.zeros(4), 0.1))  # noqa: E731
+    running, ended = (0.5, Episode(1, running=True)), (1.5, Episode(1, running=False))
+    assert told(at(0.1)) == ["command_not_allowed"]
+    assert told(running, at(1.0), ended, at(2.4)) == []
+    assert told(running, at(1.0), ended, at(2.6)) == ["command_not_allowed"]
+    assert told(running, (0.6, Stopped(stopped=True)), at(1.0), ended, at(1.6)) == []  # held until the end
+
+
+def test_nothing_is_wrong_in_what_a_process_sends_that_pretends_to_drive():
+    robot, now_ns = make_robot("panda_2f85"), 10**18
+    pretender, spaces = Pretender(robot), set()
+    pretender.joints = np.append(robot.position_max, 0.0)  # at its limits: the targets lie within
+    for number in range(STEPS_AN_EPISODE):
+        made = {topic: pretender.message(f"/{topic}", now_ns) for topic in pretender.topics}
+        assert all(serialize_message(one) for one in made.values())
+        status = messages.status_from_msg(made["task/status"])
+        chunk = messages.chunk_from_msg(made["policy/action_chunk"])
+        human = messages.intervention_from_msg(made["intervention"])
+        assert status.running and status.episode == chunk.episode == EPISODE
+        assert unfit_chunk(chunk, robot, 0.1) == unfit_human(human, robot, now_ns) == ""
+        command = messages.command_from_msg(made["command"], robot.joint_names)
+        kinds_found = [one.kind for one in CommandJudge(robot, 0.1).command(now_ns, command.positions, 0.1)]
+        assert (number, kinds_found) == (number, [])
+        spaces |= {chunk.space, human.space}
+    assert spaces == {"ee_delta", "joint_position"}
+    assert messages.status_from_msg(pretender.message("task/status", now_ns)).episode == EPISODE + 1
+
+
+def test_commands_that_come_while_nobody_drives_are_counted_and_refusals_that_are_not_counted_are_named():
+    blocks = [Block("all topics", 40, 0, under_stop=False, down={"policy_node": None})]
+    idle = object.__new__(IdleTrial)
+    idle.attack, idle.topics, idle.commands = SimpleNamespace(blocks=blocks), ["/command", "/intervention", "/tf"], 2
+    idle.refused, idle.stopped = Counter({"robot_node: refused from other writers: command": 3}), ["all topics"]
+    found = [{"at": 1.0, "kind": "command_not_allowed", "text": ""}, {"at": 1.0, "kind": "counts"}]
+    rows = {row["name"]: row for row in idle_figures(idle, found, ["/clock"], moves=True)}
+    assert rows["idle_commands_not_allowed"]["value"] == 3
+    assert rows["idle_topics_without_counted_refusal"]["names"] == ["/intervention"]
+    assert rows["idle_messages"]["not_heard"] == ["/clock"]
+    assert [name for name, row in rows.items() if row["met"] is False] == [
+        *("idle_commands_not_allowed", "idle_stops"),
+        *("idle_nodes_down_over_10_s", "idle_topics_without_counted_refusal"),
+    ]
 
 
 def test_facts_are_acknowledged_by_their_sequence_and_what_was_told_after_it_may_go():
@@ -216,6 +273,83 @@ def test_recovery_times_are_pooled_and_a_node_that_stays_down_is_named():
     assert rows["kills_recovered"]["down"] == ["b"]
     assert rows["kills_recovery_p50_s"]["value"] == 4.0
     assert (rows["kills_recovery_over_limit"]["value"], rows["kills_recovery_over_limit"]["n"]) == (1, 3)
+
+
+class FakeLoop:
+    """A loop whose nodes are only names; what was said before a kill is heard when it spins after that."""
+
+    def __init__(self, hear):
+        node = SimpleNamespace(create_subscription=lambda *_: None)
+        self.names, self.client, self.every_turn = ("safety_node", "policy_node"), self, None
+        self.node, self.killed, self.heard = node, [], {"safety_node": math.inf}
+        self.supervisor = SimpleNamespace(children={name: SimpleNamespace(process=1) for name in self.names})
+        self._hear, self._said = hear, False
+
+    def kill(self, name):
+        self.killed.append(name)
+        self._said = True
+        return 0.0
+
+    def spin(self, seconds):
+        if self._said:
+            self._hear()
+        self._said = False
+        self.every_turn()
+
+    def active(self, name):
+        return True
+
+    def value(self, name, key):
+        return ""
+
+    def trigger(self, service, timeout_s):
+        pass
+
+
+def killed_in(ends: bool):
+    """Return what two kills of the safety node give, whose episode ``ends`` just before each, or runs."""
+    pilot = SimpleNamespace(running=True, idle=False, joints=np.zeros(4), stopped=True, moved_at=6.5)
+    pilot.turn, pilot.moved = lambda: None, lambda _: 0.5
+    pilot.wait_running = lambda _: setattr(pilot, "episode", 7)
+    loop = FakeLoop(lambda: setattr(pilot, "episode", None if ends else 7))
+    killer = Killer(loop, pilot, seed=0, together=1, only=("safety_node",))
+    kills = killer.run(2, 0.0)
+    assert loop.killed == ["safety_node"] * 2 and not pilot.idle
+    return kills
+
+
+def test_a_safety_node_is_killed_in_an_episode_if_no_word_of_its_end_comes_after_the_kill():
+    kills = killed_in(ends=False)
+    assert (kills.episode_kills, kills.moved_unarmed, kills.stopped_kills, kills.stops_lost) == (1, 1, 1, 1)
+    assert kills.safety[1] == (
+        "in an episode, without a stop: moved 0.500 rad while it was to be held, last motion 6.5 s after the kill"
+    )
+    kills = killed_in(ends=True)  # the next episode runs, as it should
+    assert (kills.episode_kills, kills.moved_unarmed, kills.stopped_kills) == (0, 0, 1)
+    assert kills.safety[1].startswith("outside an episode, without a stop: moved 0.500 rad")
+
+
+def test_a_node_to_kill_that_is_none_of_the_loop_is_named(tmp_path):
+    with pytest.raises(UnknownNameError, match="node to kill 'safty_node'"):
+        faults.kills(FaultsBenchmark(kill="policy_node,safty_node"), tmp_path)
+
+
+def test_the_link_is_left_out_where_it_cannot_be_cut_unless_it_was_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(faults, "why_not", lambda: "network namespaces need root")
+    assert faults._possible(FaultsBenchmark()) == ("kills", "hostile", "idle", "sensors", "soak")
+    assert "link: left out: network namespaces need root" in capsys.readouterr().err
+    assert faults._possible(FaultsBenchmark(parts=("idle",))) == ("idle",)
+    with pytest.raises(SystemExit, match="link: network namespaces need root"):
+        faults._possible(FaultsBenchmark(parts=("link",)))
+    monkeypatch.setattr(faults, "why_not", lambda: "")
+    assert faults._possible(FaultsBenchmark()) == tuple(faults.PARTS)
+
+
+def test_the_policy_of_the_trials_moves_whatever_the_task_unless_it_is_told_to_stay():
+    for words, speed in (("reach the red cube", SPEED), ("wave", SPEED), ("stay", 0.0)):
+        policy = Wave()
+        policy.reset(words)
+        assert np.abs(policy.act().actions[:, 1]).max() == speed
 
 
 def test_a_slope_is_per_hour_without_the_warm_up_and_has_an_interval():

@@ -10,10 +10,10 @@ def gid(process: int, entity: int = 1) -> bytes:
 class Topic:
     """A topic whose writers the test adds and takes away, a claim on it, and a clock."""
 
-    def __init__(self, node=""):
+    def __init__(self, *nodes: str):
         self.there: dict[bytes, str] = {}
         self.now, self.asked = 100.0, 0
-        self.claim = WriterClaim(self.writers, node, lambda: self.now)
+        self.claim = WriterClaim(self.writers, nodes, lambda: self.now)
 
     def writers(self):
         self.asked += 1
@@ -56,6 +56,26 @@ def test_of_two_that_bear_the_name_neither_begins_and_one_that_drives_goes_on():
     topic.there[gid(2)] = "/policy_node"
     assert topic.says(1) == ""
     assert topic.says(2) == "from /policy_node, but /policy_node writes it"
+
+
+def test_of_several_nodes_that_may_write_one_does_at_a_time_and_nobody_else_does():
+    topic = Topic("/teleoperation", "/viewer_node")
+    topic.there = {gid(1): "/teleoperation", gid(2): "/viewer_node", gid(3): "/intruder"}
+    assert topic.says(3) == "from /intruder, expected /teleoperation or /viewer_node"
+    assert topic.says(2) == ""  # the one that writes first, whichever is named first
+    assert topic.says(1) == "from /teleoperation, but /viewer_node writes it"
+    topic.there = {gid(1): "/teleoperation", gid(3): "/intruder"}  # the page has handed back
+    topic.now += 2 * REMEMBERED_S
+    assert topic.says(3) == "from /intruder, expected /teleoperation or /viewer_node"
+    assert topic.says(1) == ""
+
+
+def test_of_several_nodes_that_may_write_two_of_one_name_keep_no_other_from_it():
+    topic = Topic("/teleoperation", "/viewer_node")
+    topic.there = {gid(1): "/teleoperation", gid(2): "/teleoperation", gid(3): "/viewer_node"}
+    assert topic.says(1) == topic.says(2) == "2 processes call themselves /teleoperation; it counts when one is left"
+    assert topic.claim.may_succeed(gid(1))
+    assert topic.says(3) == ""
 
 
 def test_a_writer_whose_node_is_not_known_yet_may_come_again():

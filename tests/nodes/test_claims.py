@@ -155,7 +155,7 @@ def test_who_listens_from_outside_hears_the_node_it_names_and_what_is_no_message
     outside = rclpy.create_node("teleoperation", context=world.node.context)
     world.nodes.append(outside)
     world.executor.add_node(outside)
-    hear_bound(outside, health, "safety_node", Bool, "safety/stopped", hear, qos.LATCHED)
+    hear_bound(outside, health, ("safety_node",), Bool, "safety/stopped", hear, qos.LATCHED)
     recording, safety = world.writer("recording"), world.writer("safety_node")
     recording.stopped.publish(Bool(data=True))
     world.until(lambda: "from /recording, expected /safety_node" in health.condition("").message)
@@ -174,10 +174,13 @@ def test_a_message_for_another_robot_is_refused(world: World) -> None:
 
 
 def test_a_writer_that_is_not_topic_and_node_is_named() -> None:
-    for entry in ("safety_node", "=x", "command="):
-        with pytest.raises(InvalidInputError, match=f"writers: '{entry}', expected topic=node"):
-            BoundNodeConfig(writers=(entry,)).writer("command")
+    for entry in ("safety_node", "=x", "command=", "command=safety_node,"):
+        with pytest.raises(InvalidInputError, match=f"writers: '{entry}', expected topic=node or topic=node,node"):
+            BoundNodeConfig(writers=(entry,)).writers_of("command")
 
 
-def test_a_topic_that_is_not_named_belongs_to_whoever_is_first() -> None:
-    assert BoundNodeConfig(writers=("", "command=safety_node")).writer("joint_states") == ""
+def test_a_topic_that_is_not_named_belongs_to_whoever_is_first_and_several_may_be_named() -> None:
+    config = BoundNodeConfig(writers=("", "command=safety_node", "intervention=teleoperation, pad"))
+    assert config.writers_of("joint_states") == ()
+    assert config.writers_of("command") == ("safety_node",)
+    assert config.writers_of("intervention") == ("teleoperation", "pad")

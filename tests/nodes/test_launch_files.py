@@ -333,7 +333,8 @@ def test_nodes_are_found_on_this_machine_alone_unless_it_is_said_otherwise(name:
 def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_without_a_key() -> None:
     nodes = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot").nodes}
     assert nodes["robot_node"]["writers"] == ["command=safety_node", "safety/stopped=safety_node"]
-    others = ["policy/action_chunk=policy_node", "memory/graph=memory_node"]
+    takeover = "intervention=teleoperation,viewer_node"
+    others = ["policy/action_chunk=policy_node", "memory/graph=memory_node", takeover]
     assert nodes["safety_node"]["writers"] == ["joint_states=robot_node", "task/status=policy_node", *others]
     assert nodes["policy_node"]["accept"] == "none"
     told = ["joint_states=robot_node", "task/status=policy_node", "task/step=policy_node"]
@@ -344,3 +345,5 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety, "verdict=memory_node"]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]
+    own = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", takeover="my_pad").nodes}
+    assert own["safety_node"]["writers"][-1] == "intervention=my_pad"

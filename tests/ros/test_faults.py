@@ -1,10 +1,11 @@
-"""A small part of the proof of faults: sensors of a robot that fail, and messages from outside under a latched stop."""
+"""A small part of the proof of faults: sensors of a robot that fail, and messages from outside, stopped and not."""
 
 import os
 
 import pytest
 
 from engram.benchmarks.faults_hostile import Attack, set_stopped
+from engram.benchmarks.faults_idle import IdleTrial
 from engram.benchmarks.faults_kills import COMMAND_LIMITS, MOTION_LIMITS
 from engram.benchmarks.faults_limits import STILL_RAD
 from engram.benchmarks.faults_loop import findings
@@ -28,11 +29,14 @@ def test_failing_sensors_and_hostile_messages_never_move_the_arm_wrongly(tmp_pat
         assert {(one.fault, one.arm): one.missing() for one in seen} == {key: [] for key in FAULTS}
 
         robot.make_ready()
-        set_stopped(robot.loop, robot, stopped=True)
         attack = Attack(robot.loop, robot, seed=0, rate=200.0)
         start = robot.joints
         try:
             assert {*TOPICS} <= {*attack.targets()["topics"]}
+            idle = IdleTrial(robot, list(TOPICS), attack)
+            pretended = idle.block("pretended", idle.topics, 2.0)  # by one who drives, it says, while nobody does
+            assert (idle.commands, idle.stopped, idle.uncounted(), pretended.down) == (0, [], [], {})
+            set_stopped(robot.loop, robot, stopped=True)
             blocks = [attack.block(name, [f"topic:{name}"], 30, under_stop=True) for name in TOPICS]
         finally:
             attack.close()

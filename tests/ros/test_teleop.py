@@ -12,6 +12,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 
 from engram.core.types import ActionChunk as CoreChunk
+from engram.core.types import HumanAction
 from engram.nodes import messages, qos
 from engram_interfaces.msg import ActionChunk, Intervention
 from tests.core.gantry import joints
@@ -73,8 +74,10 @@ def person(graph, tmp_path):
 
 @pytest.fixture
 def robot(graph):
-    """A safety node in free running, with joints that come every control step."""
-    graph.start("safety_node", robot="tests.core.gantry:GANTRY", diagnostics_period_s=0.1, lockstep=False)
+    """A safety node in free running, with joints that come every control step; bound as the launch files do it."""
+    writers = ["intervention=teleoperation,viewer_node"]
+    own = {"robot": "tests.core.gantry:GANTRY", "diagnostics_period_s": 0.1, "lockstep": False, "writers": writers}
+    graph.start("safety_node", **own)
     out = graph.node.create_publisher(JointState, "joint_states", qos.SENSOR)
     graph.active("safety_node")
     graph.matched(out)
@@ -182,6 +185,32 @@ def test_one_person_drives_at_a_time_and_another_after_they_hand_back(robot, per
     for one in (ann, bob):
         one.type("q")
         one.close()
+
+
+def test_a_stranger_does_not_take_over_and_is_counted_and_named(robot, person):
+    executed = robot.listen(ActionChunk, "safety/executed", qos.SENSOR)
+    stranger = robot.outsider("pad").create_publisher(Intervention, "intervention", qos.EVENTS)
+    robot.matched(stranger)
+    action = np.array([1.0] + [0.0] * 6)
+
+    def insist() -> None:
+        human = HumanAction(time.time_ns(), "stranger", True, "ee_delta", action)
+        stranger.publish(messages.intervention_to_msg(human))
+
+    timer = robot.node.create_timer(0.05, insist)
+    robot.problem("safety_node", "from /pad, expected /teleoperation or /viewer_node")
+    counted = "refused from other writers: intervention"
+    robot.wait(lambda: int(robot.value("safety_node", counted) or 0) > 10, 60, "the refusals are counted")
+    assert not executed  # nothing moves
+    ann = person()
+    robot.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    ann.type("w")
+    robot.wait(lambda: told(executed) == "human:ann", 60, "ann drives")
+    ann.type("q")
+    ann.close()
+    robot.node.destroy_timer(timer)
+    assert {one.policy_version.partition(":")[0] for one in executed} <= {"human", "hold"}
+    assert not any("stranger" in one.policy_version for one in executed)
 
 
 def test_a_leader_arm_moves_the_joints_and_one_that_breaks_hands_back(robot, person):

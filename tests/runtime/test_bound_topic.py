@@ -12,10 +12,10 @@ ONE, TWO = b"1" * 16, b"2" * 16
 class Desk:
     """A bound topic, whose writers the test adds and takes away, and a clock."""
 
-    def __init__(self, node: str = "", kept: int = 1, robot_id: str = "r1"):
+    def __init__(self, *nodes: str, kept: int = 1, robot_id: str = "r1"):
         self.there: dict[bytes, str] = {}
         self.now, self.heard, self.health = 100.0, [], Health()
-        claim = WriterClaim(lambda: [Writer(*item) for item in self.there.items()], node, lambda: self.now)
+        claim = WriterClaim(lambda: [Writer(*item) for item in self.there.items()], nodes, lambda: self.now)
         self.topic = BoundTopic("command", claim, robot_id, self.heard.append, self.health, lambda: self.now, kept=kept)
 
     def wait(self, seconds: float):
