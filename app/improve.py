@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -70,7 +70,9 @@ class ImproveConfig:
     judge; or oracle (the simulator, which no robot has)."""
     algorithm: str = "behavior_cloning"
     """Update rule: behavior_cloning; with critics, which learn from failures, too: advantage_cloning, edit_actor,
-    best_of_n or noise_steering; or package.module:attribute of your own."""
+    best_of_n, noise_steering or soft_actor_critic; or package.module:attribute of your own.
+    edit_actor:takeover_cost=0.5: that an expert or a person takes over costs critics half a success, and is what the
+    motions before led to."""
     exploration: float = 0.1
     """Standard deviation of the noise on a motion, as a share of 0.05 + 0.5 of it; 0: none."""
     hold: int = 4
@@ -85,10 +87,17 @@ class ImproveConfig:
     oracle_help: float = 0.0
     """Share of the control steps, at most, in which a scripted expert takes over from a policy that does not get done,
     as a person would with engram teleop. It knows the simulator's state (oracle)."""
+    oracle_help_by: Literal["finish", "guide", "return", "demonstrate"] = "finish"
+    """What it does. finish: after 0.4 of the time limit it drives to the end. guide: where the policy is stuck, it
+    drives for 12 control steps and hands back. return: a scene that failed is practised again, and it leads the arm to
+    where that began. demonstrate: a scene that failed is practised again, and it drives all of it."""
     rehearsed: int | None = None
     """Episodes of each other task of the policy that it carries out, without a gap, before practice begins: it
     rehearses what it sees there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task,
     if its card names any. Default: 2 where a policy with a memory of its episode searches, else 0."""
+    earlier: tuple[str, ...] = ()
+    """Folders of earlier experiments, whose experience is learnt from as well, half of what is drawn for an update:
+    those of engram improve, of learners, or of experience stores. They are only read."""
     others: int = 0
     """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
@@ -125,7 +134,9 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         InvalidInputError: the folder holds another practice, or the policy cannot be trained.
     """
     from engram.learning.algorithms import ALGORITHMS
-    from engram.policies.loading import load_policy  # torch: only for those who practise
+    from engram.learning.algorithms.motion_edit import frozen  # torch: only for those who practise
+    from engram.learning.replay.earlier import open_earlier
+    from engram.policies.loading import load_policy
     from engram.policies.vla.chunking import follow
     from engram.sim.tasks import get_task
 
@@ -143,6 +154,8 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
             f"ImproveConfig.search: {config.search}, ImproveConfig.oracle_help: {config.oracle_help}: an expert's "
             "success says nothing of a correction; expected 0 for one of them"
         )
+    if not config.oracle_help:
+        refuse(config, ("oracle_help_by",), ": nobody helps while oracle_help is 0")
     for name in ("exploration", "oracle_help"):
         if not 0.0 <= getattr(config, name) <= 1.0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0..1")
@@ -156,20 +169,28 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         if value < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
     if config.search:
-        refuse(config, ("exploration", "hold", "updates"), f": nothing is imitated while search is {config.search}")
-        if config.algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
+        idle = ("exploration", "hold", "updates", "earlier")
+        refuse(config, idle, f": nothing is imitated while search is {config.search}")
+        if split_options(config.algorithm)[0] in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
             raise InvalidInputError(
                 f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
                 f"{config.search}; expected search 0"
             )
+    open_earlier("ImproveConfig.earlier", config.earlier)  # before anything is written
     judge = _judge(config)
     _check_words(get_task(config.task), judge)
     folder = folder_of(config)
     trained = load_policy(config.policy)
+    _check_frozen(config, frozen(trained))
     policy = follow(trained)
     if config.rehearsed is None:
         config = replace(config, rehearsed=2 if config.search and getattr(trained, "remembers", False) else 0)
     others = tuple(name for name in _known_tasks(config) if name != config.task)
+    if config.others and not others:
+        raise InvalidInputError(
+            f"ImproveConfig.others: {config.others}: policy {config.policy} has no card.json that names other tasks; "
+            "expected 0"
+        )
     practice = _practice(config, policy, trained, folder, others, judge)
     failed = [name for name in others if name not in practice.rehearsed]
     if config.rehearsed and failed:
@@ -193,11 +214,22 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     }
 
 
+def _check_frozen(config: ImproveConfig, why: str) -> None:
+    """Raise InvalidInputError where corrections alone teach the policy, as ``why`` says, and more is asked for."""
+    if not why:
+        return
+    if not config.search:
+        raise InvalidInputError(f"ImproveConfig.search: 0: {why}; expected above 0")
+    if config.rehearsed:
+        told = f"{why}, which hold for all of its goals, so that nothing is rehearsed"
+        raise InvalidInputError(f"ImproveConfig.rehearsed: {config.rehearsed}: {told}; expected 0")
+
+
 def _known_tasks(config: ImproveConfig) -> tuple[str, ...]:
     """Return the tasks that the policy was trained on, by its card; none where that does not say."""
-    from engram.runtime.factories import policy_folder
+    from engram.policies.opening import files_of
 
-    card = policy_folder(config.policy) / "card.json"
+    card = files_of(config.policy) / "card.json"
     found = json.loads(card.read_text()).get("tasks", ()) if card.exists() else ()
     names = {split_options(name)[0] for name in found}
     return tuple(name for name in SUITES["all"] if name in names)
@@ -209,8 +241,9 @@ def folder_of(config: ImproveConfig) -> Path:
         f"_hold{config.hold}" if config.hold != ImproveConfig.hold else ""
     )
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
-    helped = f"_help{config.oracle_help:g}".replace(".", "") if config.oracle_help else ""
-    how = f"search{config.search}" if config.search else noise
+    by = "" if config.oracle_help_by == ImproveConfig.oracle_help_by else f"_{config.oracle_help_by}"
+    helped = f"_help{config.oracle_help:g}{by}".replace(".", "") if config.oracle_help else ""
+    how = f"search{config.search}" if config.search else noise + ("_earlier" if config.earlier else "")
     whose = "" if config.policy == ImproveConfig.policy else f"_{Path(config.policy).name}"
     name = f"{config.task}_{on}_{Path(config.verdict).name}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
     return at_home(config.work) / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
@@ -246,20 +279,21 @@ def _check_words(task: Task, judge: RewardSource | None) -> None:
 
 def _save_policy(config: ImproveConfig, weights: Path, folder: Path) -> bool:
     """Write what was learnt as a checkpoint that ``engram eval`` and the nodes take; return whether anything was."""
-    from engram.runtime.factories import policy_folder
+    from engram.policies.opening import files_of
 
     if not weights.exists():  # too few successes to learn from
         return False
     data = weights.read_bytes()
     learnt = {"from": config.policy, "sha256": hashlib.sha256(data).hexdigest(), "commit": commit()}
-    write_checkpoint(policy_folder(config.policy), data, {**learnt, "settings": _settings(config)}, folder)
+    practised = (split_options(config.task)[0],)
+    write_checkpoint(files_of(config.policy), data, {**learnt, "settings": _settings(config)}, folder, practised)
     return True
 
 
 def _settings(config: ImproveConfig) -> dict[str, Any]:
     """Return ``config`` for JSON, without where the folder lies."""
     names = {name: Path(getattr(config, name)).name for name in ("on", "verdict", "work")}
-    return {**asdict(config), **names}
+    return {**asdict(config), **names, "earlier": [Path(folder).name for folder in config.earlier]}
 
 
 def _practice(
@@ -271,7 +305,7 @@ def _practice(
     judge: RewardSource | None,
 ) -> Practice:
     from engram.policies.checkpoint import fingerprint
-    from engram.runtime.factories import policy_folder
+    from engram.policies.opening import files_of
     from engram.runtime.oracle_helper import HelpConfig
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
@@ -286,11 +320,12 @@ def _practice(
         updates=config.updates,
         search=config.search,
         rehearsed=config.rehearsed or 0,
-        help=HelpConfig(share=config.oracle_help),
+        help=HelpConfig(share=config.oracle_help, by=config.oracle_help_by),
         first_seed=FIRST_SEED + SEEDS * config.seed,
         seed=config.seed,
+        earlier=config.earlier,
     )
-    files = {"policy_files": fingerprint(policy_folder(config.policy))}  # its version tells the weights alone
+    files = {"policy_files": fingerprint(files_of(config.policy))}  # its version tells the weights alone
     return Practice(
         world,
         gap_pipeline(world),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -84,9 +85,12 @@ def _export(config: WeightsConfig, library: WeightsLibrary, learner: Path) -> in
         InvalidInputError: there is no new folder to write to.
         UnknownNameError: there is no such version or checkpoint.
         WeightsError: the weights are damaged, or of another lineage than the checkpoint.
+        StoreError: what the learner was taught cannot be read.
     """
     from engram.policies.opening import open_policy  # torch: only for those who export
     from engram.runtime.factories import policy_folder
+    from engram.validation.of_learner import GATE
+    from engram.validation.taught import taught_tasks
 
     if config.output is None or (output := config.output.expanduser()).exists():
         raise InvalidInputError(f"WeightsConfig.output: {config.output}, expected a new folder for the checkpoint")
@@ -95,7 +99,8 @@ def _export(config: WeightsConfig, library: WeightsLibrary, learner: Path) -> in
     lineage = replace(open_policy(began).lineage, name=config.policy)
     lineage.check(manifest.lineage, f"weights {manifest.version!r} for policy {config.policy}")
     learnt = _origin(manifest, lineage, learner)
-    write_checkpoint(began, data, learnt, output)
+    practised = taught_tasks(learner, learner / GATE) if manifest.parent else ()  # before the first, nothing was
+    write_checkpoint(began, data, learnt, output, practised)
     Console(stderr=True).print(f"written: {output}")
     print(json.dumps({"exported": str(output)} | learnt))
     return 0
@@ -113,27 +118,38 @@ def _origin(manifest: PolicyManifest, lineage: Lineage, learner: Path) -> dict[s
     }
 
 
-def write_checkpoint(began: Path, data: bytes, learnt: dict[str, object], output: Path) -> None:
+def write_checkpoint(
+    began: Path, data: bytes, learnt: dict[str, object], output: Path, practised: Sequence[str]
+) -> None:
     """Write the checkpoint in the folder ``began`` with the weights ``data`` to ``output``, in one move.
 
     Args:
         began: of the policy that learning began with.
-        data: weights, in safetensors format.
-        learnt: where they come from; goes into the card, with their ``sha256``.
+        data: weights, in safetensors format. A motion edit is put behind the weights that are there, which it names.
+        learnt: where they come from; goes into the card, beside the ``sha256`` of the weights.
         output: folder; one that is there already is replaced.
+        practised: tasks that it was taught since; they go into the card, so that the gate guards them, too.
 
     Raises:
         InvalidInputError: it cannot be written, or the card cannot be read.
+        WeightsError: ``data`` is an edit of other weights.
     """
-    from engram.policies.checkpoint import CARD, WEIGHTS
+    from engram.policies.checkpoint import CARD, WEIGHTS, sha256
+    from engram.policies.motion_edits import is_edit, write_edit
 
     fresh = output.with_name(f"{output.name}.{os.getpid()}.partial")
     try:
-        shutil.copytree(began, fresh, ignore=shutil.ignore_patterns(WEIGHTS, CARD), copy_function=shutil.copyfile)
-        (fresh / WEIGHTS).write_bytes(data)
+        left_out = shutil.ignore_patterns(CARD, *(() if is_edit(data) else (WEIGHTS,)))
+        shutil.copytree(began, fresh, ignore=left_out, copy_function=shutil.copyfile)
+        if is_edit(data):
+            write_edit(data, fresh)
+        else:
+            (fresh / WEIGHTS).write_bytes(data)
         told = dict(json.loads((began / CARD).read_text())) if (began / CARD).exists() else {}
         card = {name: told[name] for name in KEPT if name in told}
-        card |= {"sha256": learnt["sha256"], "learnt": learnt}
+        if tasks := [*dict.fromkeys((*card.get("tasks", ()), *practised))]:
+            card["tasks"] = tasks
+        card |= {"sha256": sha256(fresh / WEIGHTS), "learnt": learnt}
         (fresh / CARD).write_text(json.dumps(card, indent=1) + "\n")
         before = fresh.with_suffix(".before")
         if output.exists():

@@ -50,6 +50,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "edit actor": {"algorithm": "edit_actor", **CRITICS},
     "best of n": {"algorithm": "best_of_n", **CRITICS},
     "noise steering": {"algorithm": "noise_steering", **CRITICS},
+    "soft actor critic": {"algorithm": "soft_actor_critic", **CRITICS},
 }
 """Arm -> settings of ``engram improve``."""
 LONG = ("noisy cloning", "corrections")
@@ -69,7 +70,7 @@ class ImprovementBenchmark:
     arms: tuple[str, ...] = ("cloning", "noisy cloning", "corrections")
     """Which ones: cloning; noisy cloning; corrections of all motions, searched for in 50 episodes each;
     helped cloning, where an expert takes over in a tenth of the steps; with critics: advantage cloning, edit actor,
-    best of n, noise steering."""
+    best of n, noise steering, soft actor critic."""
     cells: tuple[str, ...] = USUAL
     """Which ones."""
     seeds: int = 3

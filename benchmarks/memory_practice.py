@@ -29,6 +29,7 @@ from engram.app.improve import FIRST_TEST_SEED, ImproveConfig, folder_of, practi
 from engram.benchmarks.report import RESULTS, figure, save_report, slug
 from engram.core.durable import write_atomic
 from engram.core.errors import unknown_name
+from engram.core.motion_correction import MotionCorrection
 from engram.core.provenance import machine
 from engram.core.statistics import Rate, wilson
 from engram.core.types import Transition
@@ -36,7 +37,6 @@ from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
 from engram.learning.experience.reader import EpisodeInfo, ExperienceReader
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Windows
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.loading import load_policy

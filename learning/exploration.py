@@ -8,8 +8,8 @@ import numpy as np
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import CORRECTION, EXPLORED, ActionChunk, ActionSource
-from engram.learning.motion_correction import MotionCorrection
 
 _TRANSLATION, _MOTION = 3, 6
 """The leading components of an ``ee_delta`` action: translation (3) and rotation (3)."""

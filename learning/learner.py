@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -11,16 +12,25 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engram.core.contracts import Policy
-from engram.core.errors import InvalidInputError, StoreError, WeightsError
+from engram.core.errors import CannotTrainError, InvalidInputError, StoreError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import UnreadableStoreError
-from engram.learning.experience.eligibility import ALONE, MISFIT, UNREADABLE, WITHOUT_CONTEXT, shows_more, why_not
+from engram.learning.experience.eligibility import (
+    ALONE,
+    MISFIT,
+    STALE,
+    UNREADABLE,
+    WITHOUT_CONTEXT,
+    shows_more,
+    why_not,
+)
 from engram.learning.experience.reader import EpisodeInfo
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.progress import Progress, load_progress, save_progress
 from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.earlier import number_of, open_earlier
 from engram.learning.replay.shown import ShownEpisodes, ShownSamples
 from engram.learning.replay.taken import taken_by
 from engram.learning.rewards.goal import kind_of
@@ -40,6 +50,8 @@ TOLD = (
     "parent",
 )
 """What of its progress is among its metrics."""
+_CANDIDATE = re.compile(r"candidate-(\d{7,})-[0-9a-f]{8}")
+"""Version of a candidate; the number is of the updates that were taken until then."""
 LINE = 50
 """Newest candidates that training is known to have come through."""
 
@@ -80,13 +92,16 @@ class LearnerConfig:
     imitate_own: bool = False
     """Imitate also the successes in which the policy acted alone and without noise. They show only what it does anyhow,
     so that it hardly changes."""
+    most_behind: int = 0
+    """Updates by which the weights that acted may be behind the newest that drive; what older ones did is passed over.
+    0: no limit, so that robots that were offline teach all the same."""
     seed: int = 0
     """Seed of the samples and of everything random in the updates."""
     replay: ReplayConfig = field(default_factory=ReplayConfig)
 
     def __post_init__(self) -> None:
         least = {"updates_per_episode": 0, "batch_size": 1, "window": 1, "first_episodes": 0, "candidate_updates": 0}
-        for name, lowest in {**least, "seed": 0}.items():
+        for name, lowest in {**least, "most_behind": 0, "seed": 0}.items():
             if getattr(self, name) < lowest:
                 raise InvalidInputError(f"LearnerConfig.{name}: {getattr(self, name)}, expected {lowest} or more")
         if self.replay.seed < 0:
@@ -111,6 +126,7 @@ class Learner:
 
     Raises:
         UnknownNameError: there is no such algorithm.
+        CannotTrainError: updates are paid for that the algorithm cannot take.
         InvalidInputError: the algorithm cannot train this policy, or the folder's state does not fit a setting.
         UnreadableStoreError, WeightsError: the folder's state is damaged, or of another network or lineage.
         StoreError: the disk refuses it, or the experience is damaged.
@@ -128,6 +144,8 @@ class Learner:
     ) -> None:
         self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
         self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
+        check_paid(self.algorithm, self.config)
+        check_shares(self.algorithm, self.config.replay)
         self.lineage = self.algorithm.lineage
         self._source = source
         self._folder = None if folder is None else Path(folder).expanduser()
@@ -144,15 +162,24 @@ class Learner:
         self._progress = Progress(version, self.lineage.id, settings, source.id, line={version: ""})
         self.misfit = ""
         """Why the newest of the episodes was passed over that are of another shape."""
+        self.stale = ""
+        """Which robot drove the newest episode that was passed over for its weights, and how far those are behind."""
+        self._drove: dict[str, str] = {}  # robot -> version of its newest episode
         self.changed: dict[str, str] = {}
         """What is other than when the folder's state was saved -> how, and what becomes of it, in words."""
+        self.earlier_passed_over: dict[str, int] = {}
+        """Reason -> episodes of earlier experiments to learn from that were not."""
+        self._earlier, self._earlier_episodes = "", 0  # digest of those that are learnt from, and how many these are
+        if self.config.replay.experiments:
+            self._look_at_earlier()
         if self._folder is not None:
             self._resume(self._folder, settings)
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
-        return {name: getattr(self._progress, name) for name in TOLD} | {"replay_steps": len(self._replay)}
+        found = {name: getattr(self._progress, name) for name in TOLD} | {"replay_steps": len(self._replay)}
+        return found | ({"earlier_episodes": self._earlier_episodes} if self.config.replay.experiments else {})
 
     @property
     def line(self) -> Mapping[str, str]:
@@ -166,6 +193,8 @@ class Learner:
     def teaches(self) -> str:
         """What episodes give it to learn, in words; begins with ``nothing`` where there is nothing."""
         state, alone = self._progress, self._progress.passed_over.get(ALONE, 0)
+        if self.algorithm.frozen:
+            return f"nothing of successes: {self.algorithm.frozen}; a correction that practice finds teaches"
         if not self.config.updates_per_episode:
             return (
                 "nothing: updates_per_episode is 0, so no success is imitated; a correction that practice finds teaches"
@@ -195,31 +224,66 @@ class Learner:
 
     def _take(self, info: EpisodeInfo) -> int:
         """Learn from the episode from now on, if it may be learnt from; return 1 if so, else 0."""
-        state, all_teach = self._progress, self.algorithm.learns_from_failures
+        state = self._progress
         state.episodes += 1
-        if not info.success and not (all_teach and info.judged):
-            return 0
-        if reason := self.why_not(info):
+        self._drove[info.robot_id] = info.policy_version
+        transitions, reason = self._put(info, self._source, info.number)
+        if reason:
             return self._pass_over(reason)
-        try:
-            transitions = self._source.episode(info.number)
-            if not transitions:  # the store's bound has let it go
-                return 0
-            if not (all_teach or self.config.imitate_own or shows_more(transitions)):
-                return self._pass_over(ALONE)
-            self._replay.add(info.number, self._read_of(transitions))
-        except StoreError:  # the episodes after it are learnt from all the same
-            return self._pass_over(UNREADABLE)
-        except _WithoutContextError:
-            return self._pass_over(WITHOUT_CONTEXT)
-        except InvalidInputError as error:  # of other images or tokens than the network's, or than the buffer's
-            self.misfit = str(error)
-            return self._pass_over(MISFIT)
+        if not transitions:
+            return 0
         state.experience = _after(state.experience, transitions)
         state.successes += info.success
         state.failures += not info.success
         state.update_credit += self.config.updates_per_episode
         return 1
+
+    def _put(
+        self, info: EpisodeInfo, source: EpisodeSource, number: int, *, earlier: bool = False
+    ) -> tuple[Sequence[Transition], str]:
+        """Put an episode of ``source`` into the replay buffer as ``number``, if it may be learnt from.
+
+        Return its steps, and why it was passed over. Neither: it is none to learn from, or the store's bound has let it
+        go.
+        """
+        all_teach = self.algorithm.learns_from_failures
+        if not info.success and not (all_teach and info.judged):
+            return (), ""
+        if reason := self.why_not(info) or ("" if earlier else self._why_stale(info)):
+            return (), reason
+        try:
+            transitions = source.episode(info.number)
+            if not transitions:
+                return (), ""
+            if not (all_teach or self.config.imitate_own or shows_more(transitions)):
+                return (), ALONE
+            self._replay.add(number, self._read_of(transitions), earlier=earlier)
+        except StoreError:  # the episodes after it are learnt from all the same
+            return (), UNREADABLE
+        except _WithoutContextError:
+            return (), WITHOUT_CONTEXT
+        except InvalidInputError as error:  # of other images or tokens than the network's, or than the buffer's
+            self.misfit = str(error)
+            return (), MISFIT
+        return transitions, ""
+
+    def _look_at_earlier(self) -> None:
+        """Put what may be learnt from of earlier experiments into the replay buffer; count what may not."""
+        option, passed_over = "LearnerConfig.replay.earlier", self.earlier_passed_over
+        for reader in open_earlier(option, self.config.replay.experiments, self._source.id):
+            try:
+                known = reader.catalogue()
+            except StoreError as error:
+                raise InvalidInputError(f"{option}: {error}") from error
+            for info in known:
+                steps, reason = self._put(info, reader, number_of(reader.id, info.number), earlier=True)
+                if reason:
+                    passed_over[reason] = passed_over.get(reason, 0) + 1
+                elif steps:
+                    self._earlier_episodes += 1
+                    self._earlier = _after(self._earlier, steps)
+            if reader.unreadable:
+                passed_over[UNREADABLE] = passed_over.get(UNREADABLE, 0) + len(reader.unreadable)
 
     def _pass_over(self, reason: str) -> int:
         self._progress.passed_over[reason] = self._progress.passed_over.get(reason, 0) + 1
@@ -228,6 +292,26 @@ class Learner:
     def why_not(self, info: EpisodeInfo) -> str:
         """Return why the episode may not be learnt from, by what is known without its steps; empty: it may."""
         return why_not(info.sources, self.lineage, blind=self.algorithm.token_width > 0)
+
+    def _why_stale(self, info: EpisodeInfo) -> str:
+        updates, most = self._behind(info.policy_version), self.config.most_behind
+        if not 0 < most < updates:
+            return ""
+        acted, drives = info.policy_version, self._progress.parent
+        self.stale = f"{info.robot_id}: {acted} is {updates} updates behind {drives}, most_behind is {most}"
+        return STALE
+
+    def _behind(self, version: str) -> int:
+        return max(0, _updates_of(self._progress.parent) - _updates_of(version))
+
+    @property
+    def lags(self) -> dict[str, int]:
+        """By how many updates the weights that drove each robot's newest episode are behind, the most first.
+
+        Of the robots whose episodes came since this learner was made.
+        """
+        found = {robot: self._behind(version) for robot, version in dict(self._drove).items()}
+        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
     def step(self) -> Mapping[str, float] | None:
         """Take one update if one is paid for; return its metrics, None when there is nothing to do."""
@@ -435,6 +519,7 @@ class Learner:
         data = self.algorithm.weights()
         metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
         metrics |= {"experience": state.experience, "code": digest(*CODE)}
+        metrics |= {"earlier": self._earlier} if self._earlier else {}
         manifest = make_manifest(data, "candidate", state.parent, metrics=metrics, lineage=self.lineage)
         manifest = replace(manifest, version=f"candidate-{state.updates:07d}-{manifest.sha256[:8]}")
         verify(data, manifest, self._specs)
@@ -492,6 +577,36 @@ def _after(before: str, episode: Sequence[Transition]) -> str:
     first = episode[0]
     told = f"{before} {first.robot_id} {first.boot_id} {first.sequence} {len(episode)}"
     return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+def _updates_of(version: str) -> int:
+    """Return how many updates made the weights ``version``; 0 for those that training began with."""
+    found = _CANDIDATE.fullmatch(version)
+    return int(found[1]) if found else 0
+
+
+def check_paid(algorithm: Algorithm, config: LearnerConfig) -> None:
+    """Raise CannotTrainError where episodes pay for updates that ``algorithm`` cannot take."""
+    if algorithm.frozen and config.updates_per_episode:
+        raise CannotTrainError(
+            f"LearnerConfig.updates_per_episode: {config.updates_per_episode}: {algorithm.frozen}; expected 0"
+        )
+
+
+def check_shares(algorithm: Algorithm, config: ReplayConfig) -> None:
+    """Raise InvalidInputError for shares of a batch that ``algorithm`` cannot have."""
+    for name in ("share_successes", "share_failures", "share_person"):
+        value = getattr(config, name)
+        if value and algorithm.whole_replay:
+            raise InvalidInputError(
+                f"LearnerConfig.replay.{name}: {value}: {type(algorithm).__name__} takes all episodes, and draws by "
+                "itself; expected 0"
+            )
+    if config.share_failures and not algorithm.learns_from_failures:
+        raise InvalidInputError(
+            f"LearnerConfig.replay.share_failures: {config.share_failures}: {type(algorithm).__name__} learns from no "
+            "failure; expected 0"
+        )
 
 
 def _with_chunk(config: LearnerConfig, chunk_steps: int) -> LearnerConfig:

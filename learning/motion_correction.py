@@ -1,17 +1,18 @@
-"""A correction of a policy's motions, and the search for the one with which it succeeds most.
+"""The search for the correction of a policy's motions with which it succeeds most.
 
 A robot that differs from the one that a policy was trained on often differs in a way that few numbers mend: its axes
 stand turned, a motion leads farther than it should, commands come late, so that slower motions are needed, or a camera
 stands elsewhere, so that the policy comes to rest beside its goal: a small motion to one side, always added, shifts
-where it does. Noise on
-single motions hardly tells, as an episode's end answers for all of them. A correction that holds for a whole episode
-does: its success is its own. The search is Bayesian optimisation of few numbers by trial on the robot (Cully et al.
-2015, arXiv:1407.3501), which tries what a draw from the posterior deems best (Thompson sampling).
+where it does. Noise on single motions hardly tells, as an episode's end answers for all of them. A correction that
+holds for a whole episode does: its success is its own. The search is Bayesian optimisation of few numbers by trial on
+the robot (Cully et al. 2015, arXiv:1407.3501), which tries what a draw from the posterior deems best (Thompson
+sampling).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -19,83 +20,10 @@ from scipy.stats import norm
 
 from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
-from engram.core.types import ActionChunk
+from engram.core.motion_correction import BOUNDS, REACH_OF_SCALE, REACH_OF_SHIFT, REACH_OF_YAW_RAD, MotionCorrection
 
-REACH_OF_SCALE = 2.2
-REACH_OF_YAW_RAD = 0.45
-REACH_OF_SHIFT = 0.12
-"""How far one search goes, unless it is told otherwise."""
-ADDED = 3
-"""So many searches may add up to a correction. Turned as far as that, a motion still leads towards its goal."""
 _JITTER = 1e-6
 """Variance that is added to each success that is drawn, so that their covariance can be factored."""
-
-
-@dataclass(frozen=True)
-class MotionCorrection:
-    """Turns, scales and shifts the translation of every motion; only of ``ee_delta`` actions.
-
-    Raises:
-        InvalidInputError: it is more than ``ADDED`` searches reach, or not finite.
-    """
-
-    scale: float = 1.0
-    """How far a motion leads, as a multiple of what the policy says."""
-    yaw_rad: float = 0.0
-    """By how much it is turned about the vertical axis of base_link [rad]."""
-    shift_x: float = 0.0
-    shift_y: float = 0.0
-    """What is added to it along base_link's axes [1 = the most a control step can do]."""
-
-    def __post_init__(self) -> None:
-        for name, (least, most) in BOUNDS.items():
-            if not least <= getattr(self, name) <= most:
-                raise InvalidInputError(
-                    f"MotionCorrection.{name}: {getattr(self, name)}, expected {least:.3g} .. {most:.3g}"
-                )
-
-    def __str__(self) -> str:
-        told = {
-            f"times {self.scale:.2f}": self.scale != 1.0,
-            f"turned by {np.degrees(self.yaw_rad):.0f} degrees": self.yaw_rad != 0.0,
-            f"shifted by {self.shift_x:+.2f}, {self.shift_y:+.2f}": (self.shift_x, self.shift_y) != (0.0, 0.0),
-        }
-        return ", ".join(words for words, differs in told.items() if differs) or "as they are"
-
-    def matrix(self) -> np.ndarray:
-        """Return what it does to a translation (3, 3)."""
-        cos, sin = self.scale * np.cos(self.yaw_rad), self.scale * np.sin(self.yaw_rad)
-        return np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, self.scale]])
-
-    @property
-    def shift(self) -> np.ndarray:
-        """What is added to a translation (3,), once it is turned and scaled."""
-        return np.array([self.shift_x, self.shift_y, 0.0])
-
-    def then(self, other: MotionCorrection) -> MotionCorrection:
-        """Return the correction that does what this one does, and then what ``other`` does, within what may be."""
-        x, y, _ = (other.matrix() @ self.shift + other.shift).tolist()
-        both = {
-            "scale": self.scale * other.scale, "yaw_rad": self.yaw_rad + other.yaw_rad, "shift_x": x, "shift_y": y
-        }  # fmt: skip
-        return MotionCorrection(**{name: float(np.clip(value, *BOUNDS[name])) for name, value in both.items()})
-
-    def apply(self, chunk: ActionChunk) -> ActionChunk:
-        """Return ``chunk`` corrected, within what actions may be."""
-        if chunk.space != "ee_delta" or self == MotionCorrection():
-            return chunk
-        actions = chunk.actions.copy()
-        actions[:, :3] = (actions[:, :3] @ self.matrix().T + self.shift).clip(-1.0, 1.0)
-        return replace(chunk, actions=actions)
-
-
-BOUNDS = {
-    "scale": (REACH_OF_SCALE**-ADDED, REACH_OF_SCALE**ADDED),
-    "yaw_rad": (-ADDED * REACH_OF_YAW_RAD, ADDED * REACH_OF_YAW_RAD),
-    "shift_x": (-ADDED * REACH_OF_SHIFT, ADDED * REACH_OF_SHIFT),
-    "shift_y": (-ADDED * REACH_OF_SHIFT, ADDED * REACH_OF_SHIFT),
-}
-"""What each number of a correction may be: least and most."""
 NUMBERS = len(BOUNDS)
 
 
@@ -173,7 +101,7 @@ class CorrectionSearch:
         rng = np.random.default_rng((self._seed, self.trials))
         # by Cholesky: eigenvectors, and with them the draws of a seed, are not the same on every processor
         factor = np.linalg.cholesky(covariance + _JITTER * np.eye(len(mean)))
-        return self._correction(int(np.argmax(mean + factor @ rng.standard_normal(len(mean)))))
+        return self.correction(int(np.argmax(mean + factor @ rng.standard_normal(len(mean)))))
 
     def tell(self, tried: MotionCorrection, outcome: float, times: int = 1, task: str = "") -> None:
         """Take note of how ``times`` episodes with ``tried`` came out on average: 0 nothing was reached, 1 all of it.
@@ -201,13 +129,16 @@ class CorrectionSearch:
 
     def best(self) -> MotionCorrection:
         """Return the correction that is expected to succeed most; none where it is not surely better than none."""
-        mean, covariance = self._posterior()
-        found = int(np.argmax(mean))  # 0: none
-        variance = covariance[found, found] + covariance[0, 0] - 2.0 * covariance[found, 0]
-        surety = norm.cdf((mean[found] - mean[0]) / np.sqrt(max(variance, 1e-12)))
-        return self._correction(found if surety >= self.config.surety else 0)
+        return best_for_all((self,))
 
-    def _correction(self, index: int) -> MotionCorrection:
+    def gains(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return by how much each correction is expected to succeed more than none (n,), and the standard deviation."""
+        mean, covariance = self._posterior()
+        variance = np.diag(covariance) + covariance[0, 0] - 2.0 * covariance[:, 0]
+        return mean - mean[0], np.sqrt(np.maximum(variance, 1e-12))
+
+    def correction(self, index: int) -> MotionCorrection:
+        """Return the correction with this place among :meth:`gains`."""
         scale, yaw, *shift = self._places[index].tolist()
         config = self.config
         x, y = (config.reach_of_shift * one for one in shift)
@@ -228,3 +159,18 @@ class CorrectionSearch:
         factor = cho_factor(among + np.diag(config.noise**2 / counts))  # of the mean of so many
         mean = before + known @ cho_solve(factor, sums / counts - before[tried])
         return mean, covariance - known @ cho_solve(factor, known.T)
+
+
+def best_for_all(searches: Sequence[CorrectionSearch]) -> MotionCorrection:
+    """Return the one correction that is expected to succeed most at the tasks of all ``searches`` together.
+
+    It is none where that is not surely better than none. What the searches know of each other's trials makes their
+    errors alike, so these add up.
+
+    Args:
+        searches: one for each task, all of the same configuration.
+    """
+    gains, errors = (np.sum(each, axis=0) for each in zip(*(one.gains() for one in searches), strict=True))
+    found = int(np.argmax(gains))  # 0: none
+    surety = norm.cdf(gains[found] / errors[found])
+    return searches[0].correction(found if surety >= searches[0].config.surety else 0)

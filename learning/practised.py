@@ -12,9 +12,9 @@ from typing import Any
 
 from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import Transition
 from engram.learning.experience.reader import ExperienceReader, stored_id
-from engram.learning.motion_correction import MotionCorrection
 
 FOUND, REFUSED = "found.json", "refused.json"
 """Files of what was found last, and of what was found and may not drive."""

@@ -15,7 +15,7 @@ from engram.core.contracts import Policy
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import UnreadableStoreError, put_back, set_aside
-from engram.learning.learner import EpisodeSource, Learner, LearnerConfig
+from engram.learning.learner import EpisodeSource, Learner, LearnerConfig, check_paid
 from engram.learning.live import LiveRecord
 from engram.learning.practised import Practised
 from engram.learning.weights.library import WeightsLibrary
@@ -52,6 +52,7 @@ def open_workspace(
         StoreError: the disk refuses it; everything lies where it lay.
     """
     made, parts, library = make_algorithm(algorithm, policy), _Parts(folder), None
+    check_paid(made, config or LearnerConfig())  # before anything is written
     try:
         library = parts.open(
             PARTS,
@@ -132,6 +133,8 @@ def _open_library(folder: Path, policy: Policy, algorithm: Algorithm) -> Weights
             what = f"{folder / WEIGHTS}: {library.current}"
             compare_specs(tensor_specs(data), tensor_specs(first), what)
             algorithm.lineage.check(manifest.lineage, what)
+            if algorithm.frozen and policy.version not in library.versions:  # the same network with another edit
+                raise WeightsError(f"{what}: learning began with {library.versions[0]}, not with {policy.version}")
         else:
             library.add(first, make_manifest(first, policy.version, lineage=algorithm.lineage))
             library.approve(policy.version, "training began with these weights")

@@ -12,9 +12,12 @@ from lerobot.configs.policies import PreTrainedConfig
 from torch import Tensor, nn
 
 from engram.core.types import Lineage
+from engram.policies.lerobot.motion_edit_step import MotionEditStep
 
 _EXECUTION = ("n_action_steps", "adaptive_m", "sampling_seed")
 """Settings of ours that say how chunks are executed, not what the network computes."""
+_PLACES = ("backbone", "backbone_revision")
+"""Where a frozen backbone lies; which one it is, the sha256 of its weights says."""
 _TRAINING = ("optimizer_", "scheduler_")
 _FEATURES = ("input_features", "output_features")
 
@@ -34,8 +37,8 @@ def lineage_of(policy: nn.Module, processors: tuple[Any, Any], root: str, name: 
 def architecture_digest(policy: nn.Module) -> str:
     """Return the sha256 of the class, the configuration of the network, and names, shapes and types of its tensors.
 
-    LeRobot's own settings (device, hub, ...) and those of training and execution do not count: robot and learner may
-    differ in them.
+    LeRobot's own settings (device, hub, ...), those of training and execution, and where a backbone lies do not count:
+    robot and learner may differ in them.
     """
     tensors = [f"{name} {tuple(tensor.shape)} {tensor.dtype}" for name, tensor in sorted(policy.state_dict().items())]
     config: Any = getattr(policy, "config", None)
@@ -44,10 +47,15 @@ def architecture_digest(policy: nn.Module) -> str:
 
 
 def normalization_digest(preprocess: Any, postprocess: Any) -> str:
-    """Return the sha256 of every tensor that the steps of both pipelines keep: the statistics."""
+    """Return the sha256 of every tensor that the steps of both pipelines keep: the statistics.
+
+    A motion edit is none: it is learnt, as weights are.
+    """
     lines = []
     for place, pipeline in (("before", preprocess), ("after", postprocess)):
         for step in pipeline.steps:
+            if isinstance(step, MotionEditStep):
+                continue
             for name, tensor in sorted(step.state_dict().items()):
                 lines.append(f"{place} {type(step).__name__} {name} {_tensor_digest(tensor)}")
     return _digest(lines)
@@ -56,7 +64,7 @@ def normalization_digest(preprocess: Any, postprocess: Any) -> str:
 def _settings(config: Any) -> dict[str, Any]:
     if config is None:
         return {}
-    left_out = {field.name for field in fields(PreTrainedConfig)} - set(_FEATURES) | set(_EXECUTION)
+    left_out = {field.name for field in fields(PreTrainedConfig)} - set(_FEATURES) | {*_EXECUTION, *_PLACES}
     names = [field.name for field in fields(config) if field.name not in left_out]
     return {name: getattr(config, name) for name in names if not name.startswith(_TRAINING)}
 

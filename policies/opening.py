@@ -39,6 +39,7 @@ from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lineage import lineage_of
+from engram.policies.motion_edits import check_edit
 from engram.policies.normalization import check_scaled, check_statistics
 from engram.policies.source import Source
 
@@ -55,7 +56,7 @@ class Opened:
     policy: PreTrainedPolicy
     preprocess: Any
     postprocess: Any
-    version: str  # type and the first digits of the weights' sha256
+    version: str  # type and the first digits of the weights' sha256, and of a motion edit's that changes anything
     lineage: Lineage
     instructions: tuple[str, ...] = ()  # that it was trained on, by its card
 
@@ -69,8 +70,8 @@ def open_policy(name: str | Path) -> Opened:
         UnknownNameError: nothing of these, with the shipped ones; or of a type, or with a processor step, that LeRobot
             does not know, with those it knows.
         InvalidInputError: a policy of a kind that cannot be run, or that needs code of its own.
-        WeightsError: there is no configuration or processor, the weights do not fit, or the statistics of its
-            normalisation do not.
+        WeightsError: there is no configuration or processor, the weights do not fit, the statistics of its
+            normalisation do not, or its motion edit is of another base.
     """
     if _is_on_hub(str(name)):
         _check_on_hub(str(name))
@@ -84,9 +85,13 @@ def open_policy(name: str | Path) -> Opened:
     opened = _open_own if kind in OWN else _open_backbone if kind in BACKBONES else _open_lerobots
     policy, before, after = opened(source)
     root = sha256(source.file(WEIGHTS))
+    edit = check_edit(source.name, before, after, root)
+    if edit is not None and kind == "engram_vla":
+        raise InvalidInputError(f"policy {name}: type {kind!r} is trained itself, expected no step engram_motion_edit")
+    edited = f"-edit-{edit.digest[:8]}" if edit is not None and edit.changes else ""
     lineage = lineage_of(policy, (before, after), root, str(name))
     instructions = trained_instructions(source) if kind in OWN else ()
-    return Opened(policy, before, after, f"{kind}-{root[:12]}", lineage, instructions)
+    return Opened(policy, before, after, f"{kind}-{root[:12]}{edited}", lineage, instructions)
 
 
 def trained_instructions(source: Source) -> tuple[str, ...]:
@@ -195,6 +200,13 @@ def _readable(source: Source) -> Iterator[None]:
         raise
     except (*DAMAGED, ImportError, SafetensorError) as error:
         raise WeightsError(f"policy {source.name}: its processors cannot be read: {error}") from error
+
+
+def files_of(name: str | Path) -> Path:
+    """Return the folder with the files of a policy that was opened; of one on the hub that is where they were fetched
+    to."""
+    source = Source(str(name) if _is_on_hub(str(name)) else str(checkpoint_folder(name)))
+    return source.file("config.json").parent
 
 
 def checkpoint_folder(name: str | Path) -> Path:

@@ -11,8 +11,9 @@ from typing import Any
 
 from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, EngramError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.experience.database import set_aside
-from engram.learning.motion_correction import CorrectionSearch, MotionCorrection
+from engram.learning.motion_correction import CorrectionSearch
 from engram.learning.rewards.goal import kind_of
 
 FILE = "corrections.json"

@@ -16,19 +16,23 @@ from typing import Any
 
 from engram.core.contracts import Detector, Memory, Policy, World
 from engram.core.durable import write_atomic
-from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, CannotTrainError, InvalidInputError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.pipeline import CommandPipeline
 from engram.core.types import PolicyManifest, Transition
+from engram.learning.algorithms import make_algorithm
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.motion_correction import CorrectionSearch, MotionCorrection, outcome_of
+from engram.learning.motion_correction import CorrectionSearch, outcome_of
+from engram.learning.replay.buffer import ReplayConfig
+from engram.learning.replay.earlier import open_earlier
 from engram.learning.rewards.contract import RewardSource
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.runtime.loop import Runtime
-from engram.runtime.oracle_helper import HelpConfig, OracleHelper
+from engram.runtime.oracle_helper import HelpConfig, OracleHelper, check_help
 from engram.sim.world import MujocoWorld
 
 OTHERS = "others"
@@ -66,6 +70,8 @@ class PracticeConfig:
     """Of noise, samples and updates."""
     max_mb: float = 2048.0
     """Most experience on disk [MB]."""
+    earlier: tuple[str, ...] = ()
+    """Folders with the experience of earlier experiments, which half of each batch is drawn from."""
     help: HelpConfig = field(default_factory=lambda: HelpConfig(share=0.0))
     """How a scripted expert takes over, as a person would; it knows the simulator's state (oracle). Share 0: never."""
 
@@ -90,6 +96,8 @@ class PracticeEpisode:
     shift_x: float
     shift_y: float
     outcome: float  # half of it for success, half for how near it came, as the learner was told
+    again: int = 0  # number of the episode that failed, and whose scene it was; 0: a new scene
+    lost_at: float = 0.0  # by the simulator, the progress at which it began to fail, if it did; 0: nobody looked
 
 
 class PracticeRecord:
@@ -162,29 +170,33 @@ class Practice:
         before: Mapping[str, object] | None = None,
     ) -> None:
         self.config, self.task, self.policy = config or PracticeConfig(), task, policy
+        check_help(self.config.help, task)
+        algorithm = make_algorithm(self.config.algorithm, trained or policy)
+        if self.config.search and not algorithm.can_correct:
+            raise InvalidInputError(
+                f"PracticeConfig.search: {self.config.search}: {type(algorithm).__name__} cannot make a correction "
+                "part of the weights of this policy, expected 0"
+            )
+        if algorithm.frozen and not self.config.search:
+            raise CannotTrainError(f"PracticeConfig.search: 0: {algorithm.frozen}; expected above 0")
         self._folder = folder
         self.driving = folder / "driving.safetensors"
         """Weights that were learnt last."""
-        known = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
-        self._check(known | asdict(self.config) | dict(about or {}), asdict(PracticeConfig()) | dict(before or {}))
+        known: dict[str, Any] = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
+        earlier = open_earlier("PracticeConfig.earlier", self.config.earlier)
+        known |= asdict(self.config) | {"earlier": [one.id for one in earlier]}
+        self._check(known | dict(about or {}), asdict(PracticeConfig()) | dict(before or {}))
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
-            updates_per_episode=self.config.updates,
+            updates_per_episode=0 if self.config.search else self.config.updates,  # a search imitates nothing
             first_episodes=self.config.first_successes,
             candidate_updates=self.config.updates,
             imitate_own=True,  # a practice without noise is asked for by its settings
             seed=self.config.seed,
+            replay=ReplayConfig(earlier=self.config.earlier),
         )
-        self.learner = Learner(
-            self.store, trained or policy, self.config.algorithm, folder=folder / "training", config=pace
-        )
-        if self.config.search and not self.learner.algorithm.can_correct:
-            self.store.close()
-            raise InvalidInputError(
-                f"PracticeConfig.search: {self.config.search}: {type(self.learner.algorithm).__name__} cannot make a "
-                "correction part of the weights of this policy, expected 0"
-            )
+        self.learner = Learner(self.store, trained or policy, algorithm, folder=folder / "training", config=pace)
         self.episodes = self._read()
         self.corrections: list[MotionCorrection] = []
         """What was found after every ``search`` episodes; no correction where none was surely better."""
@@ -231,20 +243,21 @@ class Practice:
 
     def episode(self) -> PracticeEpisode:
         """Run the next episode and learn from it; it is durable when this returns."""
-        number = len(self.episodes) + 1
-        seed = self.config.first_seed + number - 1
+        number, failed = len(self.episodes) + 1, self._failed()
+        seed = failed.seed if failed else self.config.first_seed + sum(not one.again for one in self.episodes)
         self._record.begin()
         before = 0
         if self._helper is not None:
             before = self._helper.helped
-            self._helper.begin(self.task, seed)
+            self._helper.begin(self.task, seed, again=failed is not None, lost_at=failed.lost_at if failed else 0.0)
         correction = self._explore.correction = self._search.next() if self.config.search else MotionCorrection()
-        result = self.runtime.run_episode(self.task, seed)
+        result = self.runtime.run_episode(self.task, seed, episode=number if failed else None)  # with other noise
         helped = self._helper.helped - before if self._helper is not None else 0
+        again, lost_at = failed.number if failed else 0, self._helper.lost_at if self._helper is not None else 0.0
         told = self._record.keep()
         outcome = outcome_of(told, result.verdict.progress if result.verdict is not None else math.nan)
         happened = number, seed, result.steps, told, result.oracle_success, self.learner.metrics["updates"], helped
-        done = PracticeEpisode(*happened, **asdict(correction), outcome=outcome)
+        done = PracticeEpisode(*happened, **asdict(correction), outcome=outcome, again=again, lost_at=lost_at)
         self._note(done)  # before it is learnt from, which takes longer: else it would be practised again
         if self.config.search:
             self._tried(correction, outcome)
@@ -253,6 +266,16 @@ class Practice:
             done = replace(done, updates=self.learner.metrics["updates"])
             self._note(done)
         return done
+
+    def _failed(self) -> PracticeEpisode | None:
+        """Return the episode whose scene is practised next, with help; None: a new scene is.
+
+        It is the newest that failed, by the simulator, and was not practised again yet, if there may be help by now.
+        """
+        done = {one.again for one in self.episodes}
+        left = [one for one in self.episodes if not (one.oracle_success or one.again or one.number in done)]
+        repeats = (one for one in reversed(left) if self._helper and self._helper.may_repeat(self.task, one.lost_at))
+        return next(repeats, None)
 
     def _rehearse(self) -> frozenset[str]:
         """Show the learner what the policy did of other tasks; return these."""

@@ -20,12 +20,13 @@ from typing import Any
 
 from engram.core.durable import seal, unseal, write_atomic
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import JointCommand, Observation, OracleOutcome, Transition
 from engram.learning.experience.reader import ExperienceReader, stored_id
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.motion_correction import CorrectionSearch, MotionCorrection, outcome_of
+from engram.learning.motion_correction import CorrectionSearch, best_for_all, outcome_of
 from engram.learning.practised import Findings, FoundCorrection, Practised
 from engram.learning.progress import Progress, read_weights, saved_state
 from engram.learning.workspace import PRACTICE, TRAINING
@@ -75,6 +76,8 @@ class PracticeJob:
     """Most experience on disk [MB]."""
     lasts_s: float = 300.0
     """Longest duration [s]; what the robot does is then looked at again."""
+    together: bool = False
+    """One correction holds for all tasks, as a frozen policy can have no more."""
 
     @property
     def robot(self) -> str:
@@ -223,13 +226,16 @@ class SearchBook:
         """
         its = [one for one in self._searches if one.robot == job.robot and one.task in job.tasks]
         ended = [one for one in its if one.after == after]
-        found = [one for one in ended if one.correction != MotionCorrection()]
-        if not found or any(one.found is None for one in ended):
+        if not ended or any(one.found is None for one in ended):
+            return ""
+        corrections = self._for_all(ended) if job.together else {one.task: one.correction for one in ended}
+        found = [one for one in ended if corrections[one.task] != MotionCorrection()]
+        if not found:
             return ""
         corrected = {one.task for one in found}
         others = {one.task: one.uncorrected[-job.shown :] for one in its if one.task not in corrected}
         numbers = [tuple(trial.number for trial in one.trials[-LEARNT:]) for one in found]
-        shown = [FoundCorrection(one.task, one.correction, its) for one, its in zip(found, numbers, strict=True)]
+        shown = [FoundCorrection(one.task, corrections[one.task], its) for one, its in zip(found, numbers, strict=True)]
         findings, practised = (
             Findings(after + 1, tuple(shown), tuple(sum(others.values(), ())), self._store),
             Practised(self._folder),
@@ -238,6 +244,14 @@ class SearchBook:
             return f"nothing more is found: {findings} was refused ({why})"
         practised.tell(findings)
         return ""
+
+    def _for_all(self, ended: Sequence[Searched]) -> dict[str, MotionCorrection]:
+        """Return the one correction that makes the tasks of the searches ``ended`` go better together, by task; none
+        where no search found any."""
+        if all(one.correction == MotionCorrection() for one in ended):
+            return dict.fromkeys((one.task for one in ended), MotionCorrection())
+        best = best_for_all([one.search(self.others(one)) for one in ended])
+        return dict.fromkeys((one.task for one in ended), best)
 
 
 def _searched(about: dict[str, Any]) -> Searched:
@@ -336,16 +350,15 @@ class _Simulated:
     """The simulated robot of a job, driven by what was learnt last."""
 
     def __init__(self, job: PracticeJob, store: ExperienceStore) -> None:
-        from engram.policies.loading import load_policy  # torch: only for those who practise
+        from engram.learning.algorithms.motion_edit import MotionEdit, frozen  # torch: only for those who practise
+        from engram.policies.loading import load_policy
         from engram.policies.vla.chunking import follow
-        from engram.policies.vla.vla_policy import VlaPolicy
         from engram.validation.evaluation import make_runtime
 
         self._job, self._record = job, PracticeRecord(store)
         self._policy = load_policy(job.checkpoint)
-        if not isinstance(self._policy, VlaPolicy):
-            kind = type(self._policy).__name__
-            raise InvalidInputError(f"{job.checkpoint} is a {kind}: only a policy of type engram_vla can be corrected")
+        if frozen(self._policy):
+            MotionEdit(self._policy)  # says why there can be none
         for left in (job.learner / PRACTICE).glob("*.partial"):  # of one who was killed
             left.unlink()
         self._world = GapWorld(job.gap, WorldConfig(depth=self._policy.reads_context))

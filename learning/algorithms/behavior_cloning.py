@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import Lineage
 from engram.learning.algorithms.contract import Algorithm
 from engram.learning.algorithms.distillation import ActionUnits, distill_head
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.algorithms.training_state import contiguous, into_optimizer, of_optimizer, packed, under, unpacked
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode, shown
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs

@@ -13,6 +13,7 @@ from engram.core.errors import CannotTrainError
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.algorithms.distillation import ActionUnits
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
+from engram.learning.algorithms.motion_edit import frozen
 from engram.learning.algorithms.rehearsal import Rehearsal
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, of_shrunk_images
@@ -30,9 +31,11 @@ def clone_policy(policy: Policy, config: BehaviorCloningConfig | None = None) ->
         CannotTrainError: the policy is no VlaPolicy, its preprocessor does not downsample images, it is a frozen
             backbone, or it names no lineage.
     """
+    if why := frozen(policy):
+        raise CannotTrainError(f"{why} (behavior_cloning); imitation and critics need a policy of type engram_vla")
     if not isinstance(policy, VlaPolicy) or not isinstance(policy.network, EngramVLAPolicy):
-        kind = "a frozen backbone" if isinstance(policy, VlaPolicy) else f"a {type(policy).__name__}"
-        raise CannotTrainError(f"{policy.version} is {kind}; behavior cloning needs a policy of type engram_vla")
+        kind = type(policy).__name__
+        raise CannotTrainError(f"{policy.version} is a {kind}; behavior cloning needs a policy of type engram_vla")
     if policy.lineage is None:
         raise CannotTrainError(f"{policy.version} names no lineage: nothing says which experience is its own")
     steps = [step for step in policy.preprocess.steps if isinstance(step, DownsampleImages)]

@@ -12,7 +12,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import Lineage
 
 if TYPE_CHECKING:
-    from engram.learning.motion_correction import MotionCorrection
+    from engram.core.motion_correction import MotionCorrection
     from engram.learning.replay.buffer import Batch, Episode, Windows
 
 
@@ -37,6 +37,8 @@ class Algorithm(ABC):
     tokens, which would unlearn their use. 0: it acts on none, and none reach it."""
     can_correct: bool = False
     """Whether :meth:`correct` can make a correction of the motions part of the weights."""
+    frozen: str = ""
+    """Why no update can be taken, in words, so that corrections alone teach; empty: updates can be."""
     chunk_steps: int = 0
     """Actions in a chunk of the policy; 0 = as ``ReplayConfig.chunk_size`` says."""
 

@@ -54,12 +54,15 @@ class CriticConfig:
     the less. By luck alone one number in fifteen does, with five parts."""
     curvature: float = 0.15
     """What a departure of one costs beside what it gains, in the units of a value."""
+    takeover_cost: float = 0.0
+    """What it costs that a person takes over, in the units of a value: a success is worth one. It is the outcome of
+    what the policy did until then, whatever the person makes of the episode. 0: who drove tells critics nothing."""
 
     def __post_init__(self) -> None:
         for name, least in (("parts", 2), ("width", 1), ("components", 1), ("steps", 1), ("updates", 1)):
             if getattr(self, name) < least:
                 raise InvalidInputError(f"CriticConfig.{name}: {getattr(self, name)}, expected {least} or more")
-        for name in ("discount", "returns"):
+        for name in ("discount", "returns", "takeover_cost"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidInputError(f"CriticConfig.{name}: {getattr(self, name)}, expected 0..1")
         if not self.curvature > 0.0:
@@ -74,8 +77,8 @@ class Judged:
     way: Tensor  # (n, 3) which way the policy usually goes from there
     departure: Tensor  # (n, 3) of what was done from that
     known: Tensor  # (n,) 1.0: that can be told, 0.0: not; there it counts as none
-    outcome: Tensor  # (n,) discounted success of the episode, seen from there
-    later: Tensor  # (n,) int64: the step after the motions that are judged; -1: the episode has ended by then
+    outcome: Tensor  # (n,) discounted success of the episode, or cost of a person's taking over, seen from there
+    later: Tensor  # (n,) int64: the step after the motions that are judged; -1: the outcome has come by then
     part: Tensor  # (n,) int64: which critic learns from it
 
 
@@ -100,7 +103,7 @@ class Critics(nn.Module):
         self.quadratic = nn.Parameter(torch.full((config.parts, MOTION), -4.0))
 
     def forward(self, seen: Tensor, way: Tensor, departure: Tensor) -> Tensor:
-        """Return what each critic expects (m, n) of departures (n, 3), about 0..1."""
+        """Return what each critic expects (m, n) of departures (n, 3), about -``takeover_cost``..1."""
         x = torch.cat((self.components(seen), way), dim=1).expand(self.config.parts, -1, -1)
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             x = torch.baddbmm(bias, x, weight)
@@ -140,7 +143,7 @@ def fit(config: CriticConfig, data: Judged) -> tuple[Critics, float]:
         WeightsError: they are not finite.
     """
     critics = Critics(config, data.seen.shape[1])
-    _project(critics, data.seen)
+    project(critics, data.seen)
     data = replace(data, departure=_unforeseen(critics, data))
     averaged = Critics(config, data.seen.shape[1])  # tells what comes later
     averaged.load_state_dict(critics.state_dict())
@@ -172,7 +175,8 @@ def _loss(critics: Critics, averaged: Critics, data: Judged, rows: Tensor) -> Te
     config, later = critics.config, data.later[rows]
     with torch.no_grad():
         then = later.clamp(min=0)
-        comes = averaged(data.seen[then], data.way[then], torch.zeros(len(rows), MOTION)).clamp(0.0, 1.0)
+        comes = averaged(data.seen[then], data.way[then], torch.zeros(len(rows), MOTION))
+        comes = comes.clamp(-config.takeover_cost, 1.0)  # no outcome is worth less or more
         outcome = data.outcome[rows]
         mixed = config.returns * outcome + (1.0 - config.returns) * config.discount**config.steps * comes
         target = torch.where(later < 0, outcome, mixed)
@@ -193,7 +197,7 @@ def _unforeseen(critics: Critics, data: Judged) -> Tensor:
 
 
 @torch.no_grad()
-def _project(critics: Critics, seen: Tensor) -> None:
+def project(critics: Critics, seen: Tensor) -> None:
     """Let ``critics`` see the principal components of ``seen`` (n, c), each with a variance of one."""
     critics.mean.copy_(seen.mean(0))
     _, sizes, axes = torch.linalg.svd(seen - critics.mean, full_matrices=False)

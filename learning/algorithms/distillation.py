@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from engram.learning.motion_correction import MotionCorrection
+from engram.core.motion_correction import MotionCorrection
 from engram.policies.vla.flow import integrate
 from engram.policies.vla.layers import FlowHead
 from engram.policies.vla.network import EngramVLA

@@ -10,8 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engram.learning.algorithms.critics import MOTION, reach
-from engram.learning.algorithms.value_learning import Steps, ValueLearning, drawn
+from engram.learning.algorithms.value_learning import Steps, ValueLearning
 
 
 class EditActor(ValueLearning):
@@ -19,8 +18,4 @@ class EditActor(ValueLearning):
 
     def better(self, steps: Steps, draw: Tensor) -> tuple[Tensor, Tensor]:
         """Return each drawn answer with the same edit added to all of its motions, relative to their lengths."""
-        actions = self.units.actions(drawn(steps.answer, draw))
-        edit = self.critics.best(self.way(steps))
-        motion = actions[..., :MOTION] + reach(actions) * edit[:, None]
-        edited = torch.cat((motion, actions[..., MOTION:]), dim=-1).clamp(-1.0, 1.0)
-        return self.units.answers(edited), torch.ones(len(draw))
+        return self.edited(steps, draw, self.critics.best(self.way(steps))), torch.ones(len(draw))

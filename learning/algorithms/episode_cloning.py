@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
 from engram.learning.rewards.goal import kind_of

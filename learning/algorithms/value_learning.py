@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from engram.core.chunk_rows import chunk_rows, ends
 from engram.core.errors import CannotTrainError, InvalidInputError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning
 from engram.learning.algorithms.contract import Algorithm
-from engram.learning.algorithms.critics import CriticConfig, Critics, Judged, departure_of, fit, way_of
+from engram.learning.algorithms.critics import MOTION, CriticConfig, Critics, Judged, departure_of, fit, reach, way_of
 from engram.learning.algorithms.distillation import flow_error
 from engram.learning.algorithms.training_state import into_optimizer, of_optimizer, packed, under, unpacked
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Episode
 from engram.learning.rewards.goal import kind_of
 from engram.learning.weights.manifest import compare_specs, tensor_specs
@@ -76,9 +76,9 @@ class Steps:
     noise: Tensor  # (n, d, h, a) that the answers began with
     answer: Tensor  # (n, d, h, a) of the policy as it was
     action: Tensor  # (n, h, a) as executed from here on; rest after the end
-    outcome: Tensor  # (n,) discounted success of the episode, seen from here
-    later: Tensor  # (n,) int64: the step after the motions that are judged at once; -1: the episode has ended by then
-    known: Tensor  # (n,) 1.0: the motions that are judged were all made, 0.0: the arm was held, or the episode ended
+    outcome: Tensor  # (n,) discounted success of the episode, or cost of a person's taking over, seen from here
+    later: Tensor  # (n,) int64: the step after the motions that are judged at once; -1: the outcome came by then
+    known: Tensor  # (n,) 1.0: the motions that are judged were all made, 0.0: the arm was held, or the outcome came
 
     def __len__(self) -> int:
         return len(self.condition)
@@ -165,6 +165,26 @@ class ValueLearning(Algorithm):
         ``draw`` (n,) tells with which of their noises the head begins.
         """
 
+    def learn(self, episodes: Sequence[Episode], new: frozenset[int]) -> dict[str, float]:
+        """Learn from ``episodes`` what would have been better, and return figures; by default, fit critics anew.
+
+        It is called now and then, before the head is taught. ``new`` are the numbers of those that are seen first.
+        """
+        self.critics, loss = fit(self.config.critic, self._judged(episodes, self._gathered(episodes)[0]))
+        self.critics.requires_grad_(False)
+        return {"critic_loss": loss}
+
+    @property
+    def knows_better(self) -> bool:
+        """Whether there is anything to teach the head."""
+        return bool(self.critics.sure.any())
+
+    def edited(self, steps: Steps, draw: Tensor, edit: Tensor) -> Tensor:
+        """Return each drawn answer (n, h, a), its motions all changed by ``edit`` (n, 3), relative to their lengths."""
+        actions = self.units.actions(drawn(steps.answer, draw))
+        motion = actions[..., :MOTION] + reach(actions) * edit[:, None]
+        return self.units.answers(torch.cat((motion, actions[..., MOTION:]), dim=-1).clamp(-1.0, 1.0))
+
     def departure(self, answers: Tensor, steps: Steps) -> Tensor:
         """Return by how much (n, 3) normalised ``answers`` (n, h, a) depart from the usual ones in ``steps``."""
         return departure_of(self.units.actions(answers[:, : self.config.critic.steps]), self._usual(steps))
@@ -182,13 +202,12 @@ class ValueLearning(Algorithm):
             WeightsError: a loss is not finite; the weights to ship are as before.
         """
         torch.manual_seed(seed)
-        episodes, figures = self._own(batch), {}
+        figures: dict[str, float] = {}
+        episodes = self._own(batch)
         try:
             if self._taught is None and not self.waits_for(episodes):
-                self._fitted = frozenset(episode.number for episode in episodes)
-                judged = self._judged(episodes, self._gathered(episodes)[0])
-                self.critics, figures["critic_loss"] = fit(self.config.critic, judged)
-                self.critics.requires_grad_(False)
+                known, self._fitted = self._fitted, frozenset(episode.number for episode in episodes)
+                figures |= self.learn(episodes, self._fitted - known)
                 self._begin_teaching()
             if self._taught is not None:
                 figures |= self._teach(*self._gathered(episodes), self._taught)
@@ -200,7 +219,7 @@ class ValueLearning(Algorithm):
     def waits_for(self, episodes: Sequence[Episode]) -> str:
         """Return what is missing before the critics are fitted to ``episodes``; empty: nothing."""
         known = self._own(episodes)
-        reached, least = sum(episode.success for episode in known), self.config.critic.parts
+        reached, least = sum(map(self._went_well, known)), self.config.critic.parts
         new = sum(episode.number not in self._fitted for episode in known)
         wanted = {
             "episodes": self.config.first_fit - len(known),
@@ -342,20 +361,40 @@ class ValueLearning(Algorithm):
         n, config = len(episode), self.config.critic
         condition = self._cloning.conditions(episode)
         noise, answer = self._answered(condition)
-        last, idle = np.full(n, n - 1), episode.unlearnt
+        end, worth = self._outcomes(episode)
+        last, idle = np.full(n, n - 1), episode.held if config.takeover_cost else episode.unlearnt
         horizon = self.model.noise_shape[0]
         rows, left = chunk_rows(episode.action, idle, last, ends(idle, last), np.arange(n), horizon)
-        left, whole = left[:, : config.steps], np.arange(n) + config.steps <= n
-        at = torch.arange(n)
+        at, until = torch.arange(n), torch.from_numpy(end)
+        left, whole = left[:, : config.steps], np.arange(n) + config.steps <= end
+        whole &= ~(episode.person & (end < n))  # what a person did is not to blame for the next taking over
         return Steps(
             condition=condition,
             noise=noise,
             answer=answer,
             action=self.units.answers(torch.from_numpy(rows).clamp(-1.0, 1.0)),
-            outcome=float(episode.success) * config.discount ** (n - 1 - at).float(),
-            later=torch.where(at + config.steps < n, at + config.steps, -1),
+            outcome=torch.from_numpy(worth).float() * config.discount ** (until - 1 - at).float(),
+            later=torch.where(at + config.steps < until, at + config.steps, -1),
             known=torch.from_numpy(whole & ~left.any(axis=1)).float(),
         )
+
+    def _outcomes(self, episode: Episode) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each step (n,) the step before which its outcome comes, and what that is worth (n,).
+
+        That a person took over is an outcome where it costs something, and the only one of the steps before, as in RLIF
+        (Luo et al. 2024, arXiv:2311.12996): no success that the person brings about is to the policy's credit, or
+        critics would like what makes a person take over.
+        """
+        end = np.full(len(episode), len(episode))
+        worth = np.full(len(episode), float(episode.success))
+        if cost := self.config.critic.takeover_cost:
+            for taken in episode.takeovers[::-1]:
+                end[:taken], worth[:taken] = taken, -cost
+        return end, worth
+
+    def _went_well(self, episode: Episode) -> bool:
+        """Tell whether ``episode`` was a success, and the policy's own where it costs something to take over."""
+        return episode.success and not (self.config.critic.takeover_cost and len(episode.takeovers))
 
     @torch.no_grad()
     def _answered(self, condition: Tensor) -> tuple[Tensor, Tensor]:
@@ -379,18 +418,19 @@ class ValueLearning(Algorithm):
         part: list[int] = []
         dealt = {True: 0, False: 0}
         for episode in episodes:
-            part += [dealt[episode.success] % self.config.critic.parts] * len(self._seen[episode.number][0])
-            dealt[episode.success] += 1
+            went_well = self._went_well(episode)
+            part += [dealt[went_well] % self.config.critic.parts] * len(self._seen[episode.number][0])
+            dealt[went_well] += 1
         departure = self.departure(steps.action, steps)
         told = self.way(steps), departure, steps.known
         return Judged(steps.condition, *told, steps.outcome, steps.later, torch.tensor(part))
 
     def _begin_teaching(self) -> None:
-        """Begin with the head of the policy as it was; where the critics are sure of nothing, that ships at once."""
+        """Begin with the head of the policy as it was; where nothing is known that is better, that ships at once."""
         self._head.load_state_dict(self.before.state_dict())
         self._optimizers["head"].state.clear()
         self._taught = 0
-        if not self.critics.sure.any():
+        if not self.knows_better:
             self._ship()
 
     def _teach(self, steps: Steps, kept: Kept, taught: int) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engram.learning.motion_correction import MotionCorrection
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import Batch, Episode, ReplayBuffer, Windows, whole
 
 CORRECTED, SHOWN = 3072, 128

@@ -17,8 +17,10 @@ from engram.core.control import ControlConfig
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Lineage, MemoryTokens, Observation
-from engram.policies.checkpoint import load_weights
+from engram.policies.checkpoint import load_weights, sha256
+from engram.policies.lerobot.motion_edit_step import MotionEditStep
 from engram.policies.lerobot.robot_features import STATE, check_units, robot_features
+from engram.policies.motion_edits import edit_behind, editable, no_edit, read_edit, with_edit
 
 _ACTION, _IMAGES = "action", "observation.images"
 
@@ -52,8 +54,9 @@ class LeRobotPolicy(Policy):
         ``execute_steps`` is how many rows of a chunk are executed; 0 = the policy's own setting.
 
         Raises:
-            UnknownNameError, InvalidInputError: what it takes or gives is not the robot's; see
-                :func:`engram.policies.lerobot.robot_features.robot_features`.
+            UnknownNameError, InvalidInputError: what it takes or gives is not the robot's, see
+                :func:`engram.policies.lerobot.robot_features.robot_features`; or a motion edit is to correct joint
+                positions.
         """
         renames: dict[str, str] = {}
         for step in preprocess.steps:
@@ -63,6 +66,13 @@ class LeRobotPolicy(Policy):
             check_units(getattr(step, "stats", None) or {}, self.features, robot)
         self._policy = policy.eval()
         self.preprocess, self.postprocess = preprocess, postprocess
+        if lineage is not None and self.features.space == "ee_delta":
+            self.postprocess = editable(postprocess, lineage.root)
+        elif edit_behind(postprocess) is not None:
+            raise InvalidInputError(
+                f"{version}: a motion edit corrects tool motions of a policy that names its lineage, this one gives "
+                f"actions of space {self.features.space!r}"
+            )
         self.kinematics, self.robot = kinematics, robot
         self.control = control or ControlConfig()
         self._version, self._lineage = version, lineage
@@ -107,10 +117,23 @@ class LeRobotPolicy(Policy):
         return self._answer
 
     def load_weights(self, path: Path, version: str) -> None:
-        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit."""
-        fresh = copy.deepcopy(self._policy)
-        load_weights(fresh, Path(path))
-        self._policy, self._version = fresh.eval(), version
+        """Swap to the safetensors file ``path``: a network, or a motion edit of the network in use.
+
+        A network comes without an edit: that in force was of other weights.
+
+        Raises:
+            WeightsError: it does not fit, or is an edit of another base; the old weights stay.
+        """
+        path, edit = Path(path), self.motion_edit
+        fresh = read_edit(path, edit.base_sha256) if edit is not None else None
+        if fresh is None:
+            policy = copy.deepcopy(self._policy)
+            load_weights(policy, path)
+            self._policy = policy.eval()
+            fresh = no_edit(sha256(path)) if edit is not None else None
+        if fresh is not None:
+            self.postprocess = with_edit(self.postprocess, fresh)
+        self._version = version
         self._answer = None  # the history stays: it holds observations
 
     @property
@@ -127,6 +150,11 @@ class LeRobotPolicy(Policy):
     def network(self) -> Any:
         """The LeRobot policy with the weights in use."""
         return self._policy
+
+    @property
+    def motion_edit(self) -> MotionEditStep | None:
+        """What corrects its motions; None: it takes none, as it gives joint positions or names no lineage."""
+        return edit_behind(self.postprocess)
 
     @property
     def version(self) -> str:

@@ -19,11 +19,13 @@ from engram.core.control import ControlConfig, proprioception
 from engram.core.errors import EngramError, InvalidInputError, unknown_name
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import ActionChunk, Features, Lineage, MemoryTokens, Observation
-from engram.policies.checkpoint import read_weights
+from engram.policies.checkpoint import read_weights, sha256
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
+from engram.policies.lerobot.motion_edit_step import MotionEditStep
 from engram.policies.lerobot.network_policy import NetworkPolicy
 from engram.policies.lerobot.policy_config import PolicyConfig
 from engram.policies.lerobot.robot_features import alike
+from engram.policies.motion_edits import edit_behind, editable, no_edit, read_edit, with_edit
 from engram.policies.vla.contract import Percept
 from engram.policies.vla.flow import Guide
 from engram.policies.vla.network import EngramVLA, encoder_digest
@@ -82,6 +84,8 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
         self._policy = policy.eval()
         self.preprocess = preprocess
         self.postprocess = postprocess
+        if lineage is not None and not isinstance(policy.config, EngramVLAConfig):  # a frozen backbone
+            self.postprocess = editable(postprocess, lineage.root)
         self.kinematics = kinematics
         self.robot = robot
         self.control = control
@@ -146,10 +150,20 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
         )
 
     def load_weights(self, path: Path, version: str) -> None:
-        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit."""
-        tensors = read_weights(Path(path), self._policy)
+        """Swap to the safetensors file ``path``; raises WeightsError and keeps the old weights if it does not fit.
+
+        Beside a frozen backbone that is its memory, or a motion edit of the weights in use. A memory comes without an
+        edit.
+        """
+        path, edit = Path(path), self.motion_edit
+        if edit is not None and (fresh_edit := read_edit(path, edit.base_sha256)) is not None:
+            self.postprocess, self._weights_version = with_edit(self.postprocess, fresh_edit), version
+            return
+        tensors = read_weights(path, self._policy)
         fresh = copy.deepcopy(self._policy)
         fresh.load_state_dict(tensors)
+        if edit is not None:
+            self.postprocess = with_edit(self.postprocess, no_edit(sha256(path)))
         self._policy, self._weights_version = fresh.eval(), version
         self._percept = None  # the new network encodes again; the memory's state stays
         self._encoder = None
@@ -205,6 +219,11 @@ class VlaPolicy(Policy, StatefulPolicy, FeaturePolicy):
     def network(self) -> NetworkPolicy:
         """The LeRobot policy with the weights in use; a copy of it is what a learner trains on."""
         return self._policy
+
+    @property
+    def motion_edit(self) -> MotionEditStep | None:
+        """What corrects the motions of a frozen backbone; None: the network is trained itself, or names no lineage."""
+        return edit_behind(self.postprocess)
 
     @property
     def image_sizes(self) -> Mapping[str, tuple[int, int]]:

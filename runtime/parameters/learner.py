@@ -20,7 +20,9 @@ class LearnerNodeConfig(NodeConfig):
     learnt from."""
     algorithm: str = "behavior_cloning"
     """How it learns: behavior_cloning; with critics, which learn from failures, too: advantage_cloning, edit_actor,
-    best_of_n or noise_steering; or package.module:attribute of your own."""
+    best_of_n, noise_steering or soft_actor_critic; or package.module:attribute of your own.
+    edit_actor:takeover_cost=0.5: that a person takes over costs critics half a success, and is what the motions before
+    led to."""
     folder: str = "~/.local/share/engram/{robot_id}/learner"
     """Folder for experience, training state and weights; "{robot_id}" is filled in."""
     promote: str = param("gated", choices=("gated", "manual", "auto"))

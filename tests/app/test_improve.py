@@ -12,14 +12,16 @@ import pytest
 from engram.app import cli
 from engram.app import improve as improve_module
 from engram.app.improve import ImproveConfig
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.experience.reader import ExperienceReader
-from engram.learning.motion_correction import MotionCorrection
+from engram.learning.motion_correction import CorrectionSearch
 from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import get_task
 from engram.sim.tasks.memory.unseen import TouchUnseen
+from tests.policies.tiny_lerobot import save_tiny
 
 SEARCHING = ["improve", "--task", "reach", "--on", "none", "--measured", "2", "--rehearsed", "1"]
 WORDS = [*SEARCHING, "--updates", "1", "--exploration", "0.05", "--search", "0"]
@@ -124,9 +126,16 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
         (["--measure-at", "-5"], "--measure-at: -5"),
         (["--search", "5", "--oracle-help", "0.1"], "--search: 5, --oracle-help: 0.1: an expert's success"),
         (
+            ["--oracle-help-by", "guide"],
+            "--oracle-help-by: guide: would change nothing: nobody helps while oracle_help",
+        ),
+        (["--algorithm", "edit_actor:mercy=1"], "unknown option of learning algorithm edit_actor 'mercy'"),
+        (["--algorithm", "edit_actor:takeover_cost=2"], "CriticConfig.takeover_cost: 2.0, expected 0..1"),
+        (
             ["--search", "5"],
             "--exploration: 0.05, --updates: 1: would change nothing: nothing is imitated while search is",
         ),
+        (["--earlier", "nowhere"], "--earlier: nowhere: nowhere/experience.sqlite: no experience is stored there"),
         (["--search", "-1"], "--search: -1, expected 0 or more"),
         (["--exploration", "nan"], "--exploration: nan"),
     ],
@@ -140,6 +149,25 @@ def test_critics_are_not_named_where_they_would_learn_nothing(tmp_path, capsys):
     more = ("--search", "2", "--algorithm", "edit_actor")
     assert cli.main([*SEARCHING, "--work", str(tmp_path), *more]) == 2
     assert "--algorithm: edit_actor: its critics learn nothing while search is 2" in capsys.readouterr().err
+    assert cli.main([*SEARCHING, "--work", str(tmp_path), *more[:-1], "edit_actor:takeover_cost=1"]) == 2
+    assert "its critics learn nothing while search is 2" in capsys.readouterr().err
+
+
+def test_a_practice_learns_from_an_earlier_one_and_apart_from_one_that_does_not(tmp_path, capsys):
+    more = ("--measure-at", "0", "--measured", "1")
+    improve(tmp_path, capsys, "--episodes", "2", *more)
+    (earlier,) = tmp_path.iterdir()
+    report = improve(tmp_path, capsys, "--episodes", "1", *more, "--earlier", str(earlier))
+    assert report["config"]["earlier"] == [earlier.name] and len(report["episodes"]) == 1
+    (folder,) = set(tmp_path.iterdir()) - {earlier}
+    assert folder.name.endswith("_earlier_seed0")
+    (known,) = json.loads((folder / "practice.json").read_text())["earlier"]
+    assert known == ExperienceReader(earlier / "experience").id
+    shutil.copytree(earlier, tmp_path / "moved")  # where it lies makes no other practice of it
+    again = ["--earlier", str(tmp_path / "moved"), "--episodes", "1"]
+    assert improve(tmp_path, capsys, *more, *again)["episodes"] == report["episodes"]
+    assert cli.main([*SEARCHING, "--work", str(tmp_path), "--search", "2", "--earlier", str(earlier)]) == 2
+    assert "would change nothing: nothing is imitated while search is 2" in capsys.readouterr().err
 
 
 def test_critics_practise_with_failures(tmp_path, capsys):
@@ -161,6 +189,42 @@ def test_corrections_are_searched_for_and_told(tmp_path, capsys):
     assert (again["corrections"], again["episodes"]) == (report["corrections"], report["episodes"])
 
 
+def test_a_policy_of_lerobots_practises_by_corrections_and_leaves_an_edited_checkpoint(tmp_path, capsys, monkeypatch):
+    act, half = save_tiny("act", tmp_path / "act", state=15, side=128), MotionCorrection(scale=0.5)
+    monkeypatch.setattr(CorrectionSearch, "best", lambda search: half)
+    words = ["improve", "--task", "reach", "--on", "none", "--measured", "1", "--policy", str(act), "--search", "1"]
+    report = improve(tmp_path / "work", capsys, "--episodes", "2", "--measure-at", "0", words=words)
+    assert report["corrections"] == [asdict(half)] * 2
+    learnt, base = load_policy(report["policy"]), load_policy(act)
+    assert learnt.motion_edit.correction == half.then(half) and learnt.lineage == base.lineage
+    assert learnt.version.startswith(f"{base.version}-edit-")
+    card = json.loads((Path(report["policy"]) / "card.json").read_text())
+    assert card["sha256"] == base.lineage.root != card["learnt"]["sha256"]
+    assert card["tasks"] == ["reach"]  # the gate guards what was practised
+    again = improve(tmp_path / "work", capsys, "--episodes", "2", "--measure-at", "0", words=words)
+    assert (again["corrections"], again["episodes"]) == (report["corrections"], report["episodes"])
+    on = [*words, "--policy", report["policy"], "--verdict", "oracle"]  # from the edit that it has
+    more = improve(tmp_path / "on", capsys, "--episodes", "1", "--measure-at", "1", words=on)
+    assert load_policy(more["policy"]).motion_edit.correction.scale == pytest.approx(0.125)
+    assert cli.main(["eval", report["policy"], "--tasks", "reach", "--episodes", "1"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--search", "0"], "--search: 0: act-"),
+        (["--rehearsed", "2"], "which hold for all of its goals, so that nothing is rehearsed; expected 0"),
+        (["--others", "2"], "has no card.json that names other tasks; expected 0"),
+        (["--search", "0", "--algorithm", "edit_actor"], "of type act is frozen, and practises by corrections alone"),
+    ],
+)
+def test_what_a_policy_of_lerobots_cannot_learn_is_refused_by_name(tmp_path, capsys, words, said):
+    act = save_tiny("act", tmp_path / "act", state=15, side=128)
+    assert cli.main(["improve", "--work", str(tmp_path / "work"), "--policy", str(act), *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not list((tmp_path / "work").glob("*"))
+
+
 def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that_is_not(tmp_path, capsys):
     more = ("--episodes", "4", "--measure-at", "0", "--measured", "1", "--on", "late", "--oracle-help", "0.5")
     report = improve(tmp_path, capsys, *more)
@@ -170,6 +234,17 @@ def test_a_policy_that_is_helped_says_how_much_and_practises_apart_from_one_that
     assert [path.name.split("_")[-2] for path in tmp_path.iterdir()] == ["help05"]
     assert cli.main([*WORDS, "--work", str(tmp_path), "--oracle-help", "2"]) == 2
     assert "--oracle-help: 2.0, expected 0..1" in capsys.readouterr().err
+
+
+def test_each_kind_of_help_practises_apart_and_may_cost_critics_something(tmp_path, capsys):
+    more = ("--episodes", "1", "--measure-at", "0", "--measured", "1", "--oracle-help", "0.5", "--oracle-help-by")
+    for by in ("finish", "guide"):
+        improve(tmp_path / by, capsys, *more, by, "--algorithm", "edit_actor:takeover_cost=0.5")
+    (finish,), (guide,) = ((tmp_path / by).iterdir() for by in ("finish", "guide"))
+    assert finish.name == "reach_none_memory_edit_actor-takeover_cost-0-5_noise005_help05_seed0"
+    assert guide.name == finish.name.replace("help05", "help05_guide")
+    assert json.loads((guide / "practice.json").read_text())["help"]["by"] == "guide"
+    assert json.loads((guide / "practice.json").read_text())["algorithm"] == "edit_actor:takeover_cost=0.5"
 
 
 def test_a_practice_goes_on_with_the_classifier_that_it_began_with_and_with_no_other_in_its_folder(tmp_path, capsys):

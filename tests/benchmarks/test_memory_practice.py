@@ -8,11 +8,11 @@ import pytest
 from engram.benchmarks import memory_practice
 from engram.benchmarks.memory_practice import ARMS, CELLS, MemoryPracticeBenchmark, figures, learnt
 from engram.core.errors import UnknownNameError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.statistics import wilson
 from engram.learning.algorithms import behavior_cloning
 from engram.learning.algorithms.distillation import DistillationConfig, distill_head
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.motion_correction import MotionCorrection
 from tests.learning.test_vla import offered, reach, reading  # noqa: F401 (a fixture)
 
 

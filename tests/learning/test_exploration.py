@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import CORRECTION, EXPLORED, ActionChunk, ActionSource, Lineage
 from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.motion_correction import MotionCorrection
 
 
 def chunk(actions, space="ee_delta", step=0):

@@ -4,17 +4,10 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InvalidInputError
+from engram.core.motion_correction import ADDED, REACH_OF_SCALE, REACH_OF_SHIFT, REACH_OF_YAW_RAD, MotionCorrection
 from engram.core.types import ActionChunk
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.motion_correction import (
-    ADDED,
-    REACH_OF_SCALE,
-    REACH_OF_SHIFT,
-    REACH_OF_YAW_RAD,
-    CorrectionSearch,
-    CorrectionSearchConfig,
-    MotionCorrection,
-)
+from engram.learning.motion_correction import CorrectionSearch, CorrectionSearchConfig
 
 TURN = float(np.arctan2(0.8, 0.6))
 """A yaw whose cosine is 0.6 and whose sine is 0.8 [rad]."""
@@ -142,7 +135,7 @@ def test_a_mean_of_several_episodes_tells_what_each_of_them_does():
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_found_at_another_task_is_soon_tried_and_costs_nothing_where_it_does_not_help(seed):
     """Half of the motion is what another task needed: 0.9 of its episodes succeeded with it, and 0.4 without."""
-    half = MotionCorrection(CorrectionSearch()._correction(3).scale)
+    half = MotionCorrection(CorrectionSearch().correction(3).scale)
     for helps in (True, False):
         search, luck = CorrectionSearch(seed=seed), np.random.default_rng(seed)
         search.tell(half, 0.9, 30, task="stack")

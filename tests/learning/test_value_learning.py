@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import EngramError, InvalidInputError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import EXPLORED
 from engram.learning.algorithms import ALGORITHMS, behavior_cloning, make_algorithm
 from engram.learning.algorithms.advantage_cloning import AdvantageCloning
@@ -19,16 +20,17 @@ from engram.learning.algorithms.critics import CriticConfig, Judged, departure_o
 from engram.learning.algorithms.distillation import DistillationConfig, distill_head
 from engram.learning.algorithms.edit_actor import EditActor
 from engram.learning.algorithms.noise_steering import NoiseSteering
+from engram.learning.algorithms.soft_actor_critic import SoftActorCritic
 from engram.learning.algorithms.value_learning import ValueLearningConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import ReplayConfig
+from engram.learning.workspace import open_workspace
 from engram.policies.vla.flow import integrate
 from tests.learning.transitions import OWN, episode
 from tests.policies.tiny import tiny_vla
 
-RULES = (AdvantageCloning, EditActor, BestOfN, NoiseSteering)
+RULES = (AdvantageCloning, EditActor, BestOfN, NoiseSteering, SoftActorCritic)
 QUICK = CriticConfig(parts=4, updates=300, steps=2, components=4, width=16)
 
 
@@ -113,7 +115,7 @@ def tried(number: int, usual: np.ndarray, rng: np.random.Generator, steps: int =
             images={"front": t.images["front"], "wrist": t.images["front"]},
             executed_action=action,
             source=source,
-            intervention=False,
+            author="",
         )
         for t in episode(number, steps, image_size=64, success=bool(draw[0] > 0.0), source=source)
     ]
@@ -164,8 +166,7 @@ def test_the_head_learns_what_the_critics_are_sure_of(rule, policy, experience):
     assert learner.teaches == told
     while learner.step() is not None:
         pass
-    sure = algorithm.critics.sure
-    assert sure[0, 0] > 0.0
+    assert algorithm.knows_better
     steps, _ = algorithm._gathered(learner._replay.episodes)
     before, now = (answered(algorithm, steps, head) for head in (algorithm.before, algorithm.model.head))
     assert now[0] > before[0] + 0.002
@@ -187,47 +188,53 @@ def test_other_goals_keep_their_answers(policy, experience):
     assert moved[1] < 0.7 * moved[0]
 
 
-def test_training_goes_on_bit_for_bit(policy, experience, tmp_path):
-    one = Learner(experience, policy, EditActor(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_training_goes_on_bit_for_bit(rule, policy, experience, tmp_path):
+    one = Learner(experience, policy, rule(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
     one.poll()
     for _ in range(10):
         one.step()
     one.save()
-    other = Learner(experience, policy, EditActor(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+    other = Learner(experience, policy, rule(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
     assert other.metrics == one.metrics
     for _ in range(5):
         assert one.step() == other.step()
     assert one.algorithm.weights() == other.algorithm.weights()
 
 
-def test_a_state_of_another_rule_or_damaged_changes_nothing(policy, experience):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_a_state_of_another_rule_or_damaged_changes_nothing(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
     before = algorithm.weights()
     for state in (BestOfN(clone_policy(policy), VALUES).save(), b"", algorithm.save()[:-4]):
         with pytest.raises(WeightsError):
             algorithm.restore(state)
-    with pytest.raises(WeightsError, match="BestOfN, expected EditActor"):
+    with pytest.raises(WeightsError, match=f"BestOfN, expected {rule.__name__}"):
         algorithm.restore(BestOfN(clone_policy(policy), VALUES).save())
-    wider = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, width=8)))
+    wider = rule(clone_policy(policy), replace(VALUES, critic=replace(QUICK, width=8)))
     with pytest.raises(WeightsError, match="another network"):
         algorithm.restore(wider.save())
     assert algorithm.weights() == before
 
 
-def test_who_goes_back_to_what_drives_edits_nothing_any_more(policy, experience):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_who_goes_back_to_what_drives_edits_nothing_any_more(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     began = algorithm.weights()
     learner.poll()
     for _ in range(VALUES.head_updates):
         learner.step()
-    assert algorithm.weights() != began and algorithm.critics.sure.any()
+    assert algorithm.weights() != began and algorithm.critics.axes.any()
     algorithm.begin(began)
-    assert algorithm.weights() == began and not algorithm.critics.sure.any()
+    assert algorithm.weights() == began and not algorithm.critics.axes.any()
+    fresh = rule(clone_policy(policy), VALUES).rule.state_dict()
+    assert all(torch.equal(value, fresh[name]) for name, value in algorithm.rule.state_dict().items())
 
 
-def test_a_correction_becomes_part_of_the_head(policy, experience, monkeypatch):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_a_correction_becomes_part_of_the_head(rule, policy, experience, monkeypatch):
+    algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     quick = partial(distill_head, config=DistillationConfig(updates=2))
     monkeypatch.setattr(behavior_cloning, "distill_head", quick)
@@ -256,9 +263,10 @@ def test_a_goal_that_nobody_judged_is_no_failure(policy, tmp_path):
     store.close()
 
 
-def test_before_the_critics_know_enough_nothing_changes(policy, experience):
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_before_the_critics_know_enough_nothing_changes(rule, policy, experience):
     config = replace(VALUES, first_fit=1000)
-    algorithm = EditActor(clone_policy(policy), config)
+    algorithm = rule(clone_policy(policy), config)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     before = algorithm.weights()
     learner.poll()
@@ -294,8 +302,9 @@ def test_one_impossible_step_leaves_out_its_episode_alone(policy, tmp_path):
         EditActor(clone_policy(policy), VALUES).update(strange, 0)
 
 
-def test_what_was_taught_is_not_taught_again_from_the_same_experience(policy, experience):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_what_was_taught_is_not_taught_again_from_the_same_experience(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     learner.poll()
     for _ in range(VALUES.head_updates):
@@ -320,8 +329,9 @@ def test_a_learner_that_waits_says_so_and_makes_no_candidate(policy, experience)
         learner.run(5)
 
 
-def test_episodes_of_another_store_are_new(policy, experience):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_episodes_of_another_store_are_new(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     learner.poll()
     learner.step()
@@ -331,8 +341,9 @@ def test_episodes_of_another_store_are_new(policy, experience):
     assert algorithm.waits_for(episodes) == ""
 
 
-def test_what_is_half_taught_does_not_ship(policy, experience):
-    algorithm = EditActor(clone_policy(policy), VALUES)
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_what_is_half_taught_does_not_ship(rule, policy, experience):
+    algorithm = rule(clone_policy(policy), VALUES)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     before = algorithm.weights()
     learner.poll()
@@ -355,17 +366,129 @@ def test_critics_that_are_sure_of_nothing_give_the_policy_back_as_it_was(policy,
     assert algorithm.weights() == before
 
 
-def test_a_policy_with_a_memory_of_its_episode_learns_so_too(tmp_path):
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_a_policy_with_a_memory_of_its_episode_learns_so_too(rule, tmp_path):
     policy = tiny_vla(memory="bank", memory_steps=4, memory_events=2, memory_details=1)
     store, rng = ExperienceStore(tmp_path), np.random.default_rng(0)
     for number in range(16):
         store.append(tried(number, np.zeros(7, np.float32), rng, steps=4))
     store.commit()
-    algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, updates=20)))
+    algorithm = rule(clone_policy(policy), replace(VALUES, critic=replace(QUICK, updates=20)))
     learner = Learner(store, policy, algorithm, config=CONFIG)
     assert learner.poll() == 16
     assert learner.step()["critic_loss"] > 0.0
     store.close()
+
+
+# -- a person takes over -------------------------------------------------------------------------------------------
+
+
+def test_a_taking_over_is_the_outcome_of_what_was_done_before_it(policy, experience):
+    """What is expected is computed by hand: the person drives steps 3, 4 and 7 of 8, and the episode succeeds."""
+    found = {}
+    for cost in (0.0, 0.4):
+        critic = replace(QUICK, discount=0.5, takeover_cost=cost)
+        algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=critic))
+        learner = Learner(experience, policy, algorithm, config=CONFIG)
+        learner.poll()
+        person = np.array([0, 0, 0, 1, 1, 0, 0, 1], bool)
+        found[cost] = algorithm._steps(replace(learner._replay.episodes[0], person=person, success=True))
+    off, on = found[0.0], found[0.4]
+    assert off.outcome.tolist() == [2.0**-n for n in range(7, -1, -1)]
+    assert off.later.tolist() == [2, 3, 4, 5, 6, 7, -1, -1]
+    assert off.known.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]  # what led to where the person took over is not judged
+    assert on.outcome.tolist() == pytest.approx([-0.1, -0.2, -0.4, -0.05, -0.1, -0.2, -0.4, 1.0])
+    assert on.later.tolist() == [2, -1, -1, 5, 6, -1, -1, -1]
+    assert on.known.tolist() == [1, 1, 0, 0, 0, 1, 0, 0]  # and now is; the person is not to blame
+    assert torch.equal(on.action, off.action)
+
+
+def test_what_comes_later_may_cost_something():
+    """The last two of eight steps have the outcome -0.5 within reach; the others expect what comes there."""
+    torch.manual_seed(0)
+    n, at = 400, torch.arange(400) % 8
+    seen, nothing = torch.nn.functional.one_hot(at, 8).float(), torch.zeros(n, 3)
+    later = torch.where(at + 2 < 8, torch.arange(n) + 2, -1)
+    data = Judged(seen, nothing, nothing, torch.ones(n), torch.full((n,), -0.5), later, torch.arange(n) // 8 % 4)
+    config = replace(QUICK, returns=0.0, discount=0.9, components=8, takeover_cost=0.5, updates=1500, dropout=0.0)
+    critics, _ = fit(config, data)
+    with torch.no_grad():
+        expected = critics(seen[:8], nothing[:8], nothing[:8]).mean(0)
+    # two steps earlier each time: -0.5, -0.5 * 0.81, -0.5 * 0.81^2 and -0.5 * 0.81^3
+    assert expected[::2].tolist() == pytest.approx([-0.266, -0.328, -0.405, -0.5], abs=0.05)
+
+
+def overruled(number: int, usual: np.ndarray, rng: np.random.Generator):
+    """Return an episode in which a person takes over, and succeeds, where the motions depart along x; else few do."""
+    steps = tried(number, usual, rng, steps=16)
+    if not steps[-1].success:
+        lucky = bool(rng.random() < 0.3)
+        return [*steps[:-1], replace(steps[-1], success=lucky, reward=float(lucky))]
+    return [*steps[:12], *(replace(one, author="human:ann", executed_action=usual) for one in steps[12:])]
+
+
+def test_what_makes_a_person_take_over_is_no_gain_though_the_episodes_succeed(policy, tmp_path):
+    store, rng, sure = ExperienceStore(tmp_path), np.random.default_rng(0), []
+    probe = EditActor(clone_policy(policy), VALUES)
+    store.append(tried(0, np.zeros(7, np.float32), rng))
+    store.commit()
+    learner = Learner(store, policy, probe, config=CONFIG)
+    learner.poll()
+    usual = probe.units.actions(probe._gathered(learner._replay.episodes)[0].answer.mean((0, 1, 2))).numpy()
+    for number in range(1, 61):
+        store.append(overruled(number, usual, rng))
+    store.commit()
+    for cost in (0.0, 0.5):
+        algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, takeover_cost=cost)))
+        learner = Learner(store, policy, algorithm, config=CONFIG)
+        assert learner.poll() == 61
+        learner.step()
+        sure.append(float(algorithm.critics.sure[0, 0]))
+    store.close()
+    assert sure[0] > 0.01 and sure[1] < -0.01
+
+
+def test_where_a_taking_over_costs_it_is_a_failure_that_critics_need(policy, experience):
+    for cost, said in ((0.0, "critics wait for 4 more failures"), (0.5, "")):
+        algorithm = EditActor(clone_policy(policy), replace(VALUES, critic=replace(QUICK, takeover_cost=cost)))
+        learner = Learner(experience, policy, algorithm, config=CONFIG)
+        learner.poll()
+        algorithm.forget_episodes()
+        helped = np.arange(8) > 4
+        episodes = [
+            replace(one, success=True, person=helped & (one.number % 2 == 0)) for one in learner._replay.episodes
+        ]
+        assert algorithm.waits_for(episodes) == said
+
+
+def test_an_algorithm_with_critics_takes_the_cost_by_name():
+    policy = tiny_vla()
+    for name in ("advantage_cloning", "edit_actor", "best_of_n", "noise_steering"):
+        costs = [make_algorithm(one, policy).config.critic.takeover_cost for one in (name, f"{name}:takeover_cost=0.5")]
+        assert costs == [0.0, 0.5]
+
+
+def test_the_learner_of_the_nodes_takes_the_cost_by_name_too(policy, experience, tmp_path):
+    space = open_workspace(tmp_path, experience, policy, "edit_actor:takeover_cost=0.5", CONFIG)
+    assert space.learner.algorithm.config.critic.takeover_cost == 0.5
+    space.library.close()
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("edit_actor:cost=1", "unknown option of learning algorithm edit_actor 'cost'; .*valid: takeover_cost"),
+        ("edit_actor:takeover_cost=much", "takeover_cost 'much', expected a number 0..1"),
+        ("edit_actor:takeover_cost=2", r"CriticConfig\.takeover_cost: 2\.0, expected 0\.\.1"),
+        ("edit_actor:takeover_cost=nan", r"CriticConfig\.takeover_cost: nan, expected 0\.\.1"),
+        ("behavior_cloning:takeover_cost=1", "behavior_cloning takes no options; advantage_cloning, edit_actor, "),
+        ("tests.a:b:takeover_cost=1", "tests.a:b takes no options; advantage_cloning, "),
+        ("edit_acto:takeover_cost=1", "unknown learning algorithm 'edit_acto'; did you mean 'edit_actor'"),
+    ],
+)
+def test_an_option_that_an_algorithm_does_not_take_is_named(spec, said):
+    with pytest.raises(EngramError, match=said):
+        make_algorithm(spec, tiny_vla())
 
 
 def test_every_rule_has_a_name():

@@ -13,6 +13,7 @@ from safetensors.numpy import load, save_file
 from engram.core.chunk_rows import UNLEARNT_KEY
 from engram.core.context_rows import MEMORY_KEYS
 from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import MemoryTokens
 from engram.learning.algorithms import behavior_cloning
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
@@ -22,7 +23,6 @@ from engram.learning.algorithms.episode_cloning import SAID, EpisodeCloning
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
 from engram.learning.weights.manifest import make_manifest

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engram.core.errors import InvalidInputError, UnknownNameError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import MemoryTokens
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.policies import EngramVLAPolicy, VlaPolicy, load_policy
 from engram.policies.backbones.loading import backbone_processors, load_trunk, wrapped
 from engram.policies.checkpoint import export
 from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
+from engram.policies.lerobot.motion_edit_step import MotionEditStep
+from engram.policies.motion_edits import write_edit
 from engram.policies.training.train import main
 from engram.policies.training.train_config import TrainConfig
 from engram.policies.vla.real_time_chunking import RealTimeChunking
@@ -203,7 +207,7 @@ def test_the_file_of_a_policy_holds_the_memory_alone_and_loads_to_the_same_bits(
         each.reset("go", seed=0)
     np.testing.assert_array_equal(watched(loaded, range(3)), watched(policy, range(3)))
     assert loaded.act().execute_steps == 2
-    with pytest.raises(InvalidInputError, match="is a frozen backbone"):
+    with pytest.raises(InvalidInputError, match="of type engram_backbone is frozen, and practises by"):
         clone_policy(loaded)
 
 
@@ -243,8 +247,32 @@ def test_what_is_no_backbone_is_named(folders, lerobots, tmp_path):
     with pytest.raises(UnknownNameError, match=missing):
         load_policy("nobody/nothing")
     plain = load_policy(folders["smolvla"], GantryKinematics(), GANTRY)
-    with pytest.raises(InvalidInputError, match="is a frozen backbone"):
+    with pytest.raises(InvalidInputError, match="of type engram_backbone is frozen, and practises by"):
         clone_policy(plain)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_frozen_backbone_takes_a_motion_edit_of_its_own_weights(family, folders, lerobots, tmp_path):
+    policy = load_policy(folders[family], GantryKinematics(), GANTRY)
+    policy.reset("go", seed=0)
+    rows = watched(policy, [0])
+    half = MotionCorrection(scale=0.5, shift_x=0.1)
+    (tmp_path / "edit").write_bytes(MotionEditStep.of(policy.lineage.root, half).packed())
+    policy.load_weights(tmp_path / "edit", "v2")
+    policy.reset("go", seed=0)
+    changed = watched(policy, [0])
+    np.testing.assert_allclose(changed[:, :3], rows[:, :3] * 0.5 + half.shift, atol=1e-6)
+    np.testing.assert_array_equal(changed[:, 3:], rows[:, 3:])
+    assert policy.version == "v2"
+    (tmp_path / "edit").write_bytes(MotionEditStep.of("0" * 64, half).packed())
+    with pytest.raises(WeightsError, match=f"of the base {'0' * 12}, the weights here are {policy.lineage.root[:12]}"):
+        policy.load_weights(tmp_path / "edit", "v3")
+    edited = shutil.copytree(folders[family], tmp_path / "edited")
+    write_edit(policy.motion_edit.packed(), edited)
+    kept = load_policy(edited, GantryKinematics(), GANTRY)
+    kept.reset("go", seed=0)
+    np.testing.assert_array_equal(watched(kept, [0]), changed)
+    assert kept.lineage == policy.lineage
 
 
 @pytest.fixture(scope="module")

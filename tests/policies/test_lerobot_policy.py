@@ -314,7 +314,7 @@ def test_what_only_our_own_policies_have_is_refused(folders):
     for options in ({"ablation": "zeroed"}, {"real_time_delay": 2}):
         with pytest.raises(InvalidInputError, match="not for a policy of LeRobot's type 'act'"):
             load(folders("act"), **options)
-    with pytest.raises(InvalidInputError, match="is a LeRobotPolicy; behavior cloning needs"):
+    with pytest.raises(InvalidInputError, match="a policy of type act is frozen, and practises by corrections alone"):
         clone_policy(load(folders("act")))
 
 

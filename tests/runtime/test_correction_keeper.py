@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from engram.core.durable import seal, unseal
-from engram.learning.motion_correction import MotionCorrection
+from engram.core.motion_correction import MotionCorrection
 from engram.runtime import correction_keeper
 from engram.runtime.correction_keeper import FILE, PLAIN, WINDOW, CorrectionKeeper, Searched
 

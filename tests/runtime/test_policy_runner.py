@@ -4,10 +4,10 @@ import numpy as np
 
 from engram.core.control import ChunkExecutor
 from engram.core.errors import WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import ActionSource, JointState, Observation
 from engram.learning.experience.eligibility import why_not
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.policies.vla.chunking import AdaptiveChunks
 from engram.runtime.correction_keeper import CorrectionKeeper
 from engram.runtime.episode_keeper import EpisodeKeeper

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import load, load_file, save
 
 from engram.core.errors import InvalidInputError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.algorithms import Algorithm
-from engram.learning.motion_correction import MotionCorrection
 from engram.memory.robot_memory import RobotMemory
 from engram.runtime.practice import Practice, PracticeConfig
 from tests.learning.transitions import LINEAGE

@@ -6,15 +6,17 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from engram.core.durable import seal
-from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
+from engram.core.errors import CannotTrainError, StoreError, StoreLockedError
+from engram.core.motion_correction import MotionCorrection
 from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, REFUSED, Practised
 from engram.learning.progress import Progress, save_progress
 from engram.learning.workspace import PRACTICE, TRAINING
+from engram.policies.lerobot.motion_edit_step import MotionEditStep
+from engram.policies.loading import load_policy
 from engram.runtime.factories import make_learnable, policy_folder
 from engram.sim.gaps import Gap
 from engram.validation import practising
@@ -28,6 +30,7 @@ from engram.validation.practising import (
     practise,
 )
 from tests.learning.transitions import episode
+from tests.policies.tiny_lerobot import save_tiny
 
 pytestmark = pytest.mark.timeout(300)
 BASE = policy_folder("base")
@@ -241,14 +244,56 @@ def test_searches_and_findings_whose_episodes_are_gone_are_forgotten(tmp_path, m
     assert SearchBook(tmp_path / PRACTICE).forgotten == 0
 
 
-class Standing:
-    """No network."""
+def test_what_is_found_for_a_policy_with_one_correction_is_what_helps_its_tasks_together(tmp_path, monkeypatch):
+    """Two tasks need less of each motion, one of them not much less. One correction of both is left for both."""
+
+    def run(simulated, task, tried):
+        simulated._number += 1
+        success = 0.6 < tried.scale < 0.8 if task == "reach" else tried.scale < 0.75
+        return simulated._number, success, float(success)
+
+    monkeypatch.setattr(practising._Simulated, "episode", run)
+    for together in (False, True):
+        folder = tmp_path / str(together)
+        (folder / PRACTICE).mkdir(parents=True)
+        practise(job(folder, search=50, most=150, tasks=("reach", "stack"), shown=2, together=together))
+        found = Practised(folder / PRACTICE).findings().found
+        assert [one.task for one in found] == ["reach", "stack"]
+        reach, stack = (one.correction.scale for one in found)
+        assert 0.5 < stack < 0.7 and (reach == stack if together else reach > stack)
 
 
-def test_a_policy_that_cannot_be_corrected_does_not_practise(tmp_path, monkeypatch):
-    monkeypatch.setattr("engram.policies.loading.load_policy", lambda _: Standing())
-    with pytest.raises(InvalidInputError, match="only a policy of type engram_vla can be corrected"):
-        practise(job(tmp_path))
+def test_one_correction_that_helps_a_task_and_harms_the_others_is_not_left(tmp_path, monkeypatch):
+    def run(simulated, task, tried):
+        simulated._number += 1
+        success = (tried.scale < 0.8) == (task == "stack")
+        return simulated._number, success, float(success)
+
+    monkeypatch.setattr(practising._Simulated, "episode", run)
+    about = job(tmp_path, search=30, most=60, tasks=("reach", "press_button", "stack"), shown=8)
+    (tmp_path / PRACTICE).mkdir()
+    practise(about)
+    assert [one.task for one in Practised(tmp_path / PRACTICE).findings().found] == ["stack"]
+    (tmp_path / PRACTICE / FOUND).unlink()
+    done = nothing_to_do(replace(about, together=True))
+    assert done == "nothing more is found that makes reach, press_button, stack go better on a robot like this"
+
+
+def test_a_policy_that_gives_joint_positions_does_not_practise(tmp_path):
+    act = save_tiny("act", tmp_path / "act", state=8, action=8, side=128)
+    with pytest.raises(CannotTrainError, match="alone: of tool motions, and this one gives joint positions"):
+        practise(replace(job(tmp_path / "learner"), checkpoint=str(act)))
+
+
+def test_a_frozen_policy_practises_with_the_edit_that_its_learner_has(tmp_path):
+    act = save_tiny("act", tmp_path / "act", state=15, side=128)
+    about = replace(job(tmp_path, search=1, most=1), checkpoint=str(act), together=True)
+    half = MotionEditStep.of(load_policy(act).lineage.root, HALF).packed()
+    save_progress(tmp_path / TRAINING, Progress("act", "", {}, updates=1, corrections=1), b"", half)
+    assert practise(about).episodes == {"reach": 1}
+    (info,) = ExperienceReader(tmp_path / PRACTICE).catalogue()
+    assert info.policy_version == "training-0000001"
+    assert {source.lineage for source in info.sources} == {load_policy(act).lineage.id}
 
 
 def test_what_a_killed_process_left_half_written_goes(tmp_path):
