@@ -78,6 +78,7 @@ ARMS = {
     "_edit_actor": "by `edit_actor`",
     "_best_of_n": "by `best_of_n`",
     "_noise_steering": "by `noise_steering`",
+    "_soft_actor_critic": "by `soft_actor_critic`",
 }
 
 
@@ -145,6 +146,33 @@ def other_gaps(results: Results) -> list[str]:
         "`wrist_moved` the wrist camera sits 6 mm aside. Where the success stays, no "
         "correction was surely better than none. A second correction can make worse what the first one mended.",
     )
+
+
+def continual(results: Results) -> list[str]:
+    """What is kept of each task while others are practised: the matrix of practices and tasks."""
+    result = results["continual"]
+    config, found = result.content["config"], result.figures
+    tasks = [name.removeprefix("continual_before_") for name in found if name.startswith("continual_before_")]
+    rows = [
+        [f"`{stage}`" if stage in tasks else "nothing yet"]
+        + [percent(found[f"continual_{stage}_{task}"], digits=0) for task in tasks]
+        for stage in ("before", *config["tasks"])
+    ]
+    learnt, other = (found[f"continual_{kind}_lost_most"] for kind in ("learnt", "other"))
+    told = [
+        f"{one['task']}: "
+        + (f"{len(one['corrections'])} corrections" if len(one["corrections"]) != 1 else "a correction")
+        for one in result.content["practices"]
+    ]
+    return [
+        f"`{config['policy']}` practises {len(config['tasks'])} tasks one after the other on `{config['on']}`, "
+        f"{config['episodes']} episodes each; what is found becomes part of the weights ({'; '.join(told)}). "
+        f"Success at all of its tasks on that twin, {learnt['n']} episodes each. The largest loss of a task that was "
+        f"learnt before, while another one was practised: {100 * learnt['value']:.0f} points; of one that was not: "
+        f"{100 * other['value']:.0f} points (target of both {learnt['target']}). One seed.",
+        "",
+        *table(("after practice of", *(f"`{task}`" for task in tasks)), rows),
+    ]
 
 
 def memory_practice(results: Results) -> list[str]:
@@ -390,6 +418,23 @@ def gate(results: Results) -> list[str]:
     ]
 
 
+KINDS = {
+    "trivial": "stands still, or always gives the mean action.",
+    "no number": "a weight is NaN or infinite.",
+    "swapped heads": "outputs or cameras exchanged.",
+    "drift": "a constant motion is added.",
+    "depends on the physics": "motions are scaled.",
+    "one task only": "one task's words are taken for another's.",
+    "safety only": "the tool shakes and mostly succeeds as before, but the safety filter has to intervene more.",
+    "damaged": "weights are noisy or shrunk.",
+    "as good": "hidden units in another order, or very little noise.",
+    "better": (
+        "the worn `base` that drives has noise in its weights, and the candidate the same noise, but less of it. They "
+        "are no earlier and later checkpoints of one training."
+    ),
+}
+
+
 def gate_policies(results: Results) -> list[str]:
     """What the gate decided of policies whose quality is known."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
@@ -403,12 +448,8 @@ def gate_policies(results: Results) -> list[str]:
     tried = len(results["gate_policies"].content["candidates"])
     return [
         f"Candidates made from `base`, on the six tabletop tasks; {tried} of the 80 that were planned were tried. "
-        f"`base` "
-        "drives, or, where a better one is offered, a worn `base`. Pairs of episodes until the decision, their median. "
-        "*Trivial*: stands still, or always gives the mean action. *No number*: a weight is NaN. *Swapped heads*: "
-        "outputs "
-        "or cameras exchanged. *Drift*: a constant motion is added. *Depends on the physics*: motions are scaled. *One "
-        "task only*: one task's words are taken for another's. *Damaged*: weights are noisy or shrunk.",
+        "`base` drives, or, where a better one is offered, a worn `base`. Pairs of episodes until the decision, their "
+        f"median. {' '.join(f'*{kind.capitalize()}*: {KINDS[kind]}' for kind in kinds)}",
         "",
         *table(("candidates", "wanted", "n", "promoted", "rejected", "not shown", "pairs"), rows),
     ]
@@ -456,6 +497,27 @@ def gate_kills(results: Results) -> list[str]:
         f"{number(orphans)} of {orphans['n']}.",
         "",
         *table(("killed", "kills"), rows),
+    ]
+
+
+def worst_case(results: Results) -> list[str]:
+    """Which planted weaknesses the search finds."""
+    result, rows = results["worst_case"], []
+    for case in result.content["cases"]:
+        planted = " and ".join(f"{name}, {low:g} to {high:g}" for name, low, high in case["planted"])
+        rows.append([planted, *("found" if case[way] else "missed" for way in ("search", "random"))])
+    search, chance = (result.figure(f"worst_case_found_by_{way}") for way in ("search", "random"))
+    config = result.content["config"]
+    return [
+        f"Each policy drives as `base` does on `{config['task']}`, but stands still where the robot deviates in one "
+        "way, or in two ways together, by an amount in the range given (as a share of that deviation's whole range). "
+        "*Search*: "
+        "[`--worst-case`](how-to/validate.md#where-it-is-weakest), "
+        f"{config['episodes']} episodes. *At random*: as many episodes at places drawn at random, confirmed the same "
+        f"way. Found by the search: {percent(search)} (target {target(search)}); at random: {percent(chance)} "
+        f"(n {search['n']}).",
+        "",
+        *table(("stands still at", "search", "at random"), rows),
     ]
 
 

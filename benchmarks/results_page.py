@@ -70,6 +70,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practice by corrections": (learning.corrections, ("corrections",)),
         "Practice where a camera was moved": (learning.shifts, ("shifts",)),
         "Practice on other robots": (learning.other_gaps, ("gaps",)),
+        "Practice of several tasks": (learning.continual, ("continual",)),
         "Practice of a policy with memory": (learning.memory_practice, ("memory_practice",)),
         "Practice that is helped": (learning.helped, ("helped",)),
         "A demo that learns": (learning.demo, ("learning_demo",)),
@@ -77,6 +78,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "The gate's test": (learning.gate, ("gate",)),
         "The gate's test beside others": (learning.gate_peers, ("gate_peers",)),
         "The gate and policies of known quality": (learning.gate_policies, ("gate_policies",)),
+        "The policy's weakest place": (learning.worst_case, ("worst_case",)),
         "The gate under kill -9": (learning.gate_kills, ("gate_kills",)),
         "Finding a robot's gap": (learning.identification, ("identification",)),
     },
@@ -88,10 +90,10 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "The motion barrier": (lambda results: speed.plain(results["barrier"]), ("barrier",)),
         "The policy": (speed.policy_speed, ("policy",)),
         "Simulation": (speed.simulation, ("sim",)),
-        "The learner": (lambda results: speed.plain(results["learner"]), ("learner",)),
+        "The learner": (speed.learner, ("learner",)),
     },
 }
-"""Chapter, then section: the function that writes it and the result files that it reads."""
+"""Chapter, then section: the function that writes it and the result files that it reads. Without one there is none."""
 
 HEAD = """# Results
 
@@ -113,6 +115,8 @@ def page(results: Results) -> str:
     for chapter, sections in CHAPTERS.items():
         lines += [f"## {chapter}", ""]
         for title, (write, names) in sections.items():
+            if not set(names) <= results.keys():
+                continue  # not measured yet
             used |= set(names)
             lines += [f"### {title}", "", *write(results), _sources(names)]
     rest = [result for name, result in results.items() if name not in used]

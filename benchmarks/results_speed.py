@@ -57,6 +57,15 @@ def latency(results: Results) -> list[str]:
         if "_over_raw_" in name:
             peer = name.split("_over_raw_")[1].removesuffix("_p99").replace("_", " ")
             ratios.append([f"overhead over raw rclpy, {peer}", short(row["p50"]), number(row), target(row)])
+    beside = []
+    for label, words in {"chunk_due": "when a chunk is due", "no_chunk_due": "while a chunk lasts"}.items():
+        names = (f"{label}_ms", f"over_alone_{label}_p99")
+        row, ratio = (result.figure(f"loop_beside_the_gate_{name}") for name in names)
+        if row:
+            times = [f"camera to command, {words}", short(row["p50"]), number(row)]
+            beside.append([*times, short(ratio["p50"]), number(ratio), target(ratio)])
+    head = ("beside the gate", "p50, ms", "p99, ms", "p50 over alone", "p99 over alone", "target, p99")
+    said = "The same episodes while `gate_node` validates candidates beside the loop, as nice as it is shipped:"
     return [
         "Wall clock, processes over Fast DDS on two shared cores. The rows from *publish a step* to *safety to "
         "simulation* are the parts of *everything but the forward pass*, in control steps at which a chunk was due. "
@@ -67,6 +76,7 @@ def latency(results: Results) -> list[str]:
         "",
         *table(("stage", "p50, ms", "p99, ms", "n"), rows),
         *table(("ratio", "at p50", "at p99", "target, p99"), ratios),
+        *([said, "", *table(head, beside)] if beside else []),
     ]
 
 
@@ -94,7 +104,7 @@ POLICY = {
     "answer_wall_ms_p50_shipped_policy": "an answer of `engram`, its memory read, wall ms, p50",
     "answer_wall_ms_p99_shipped_policy": "the same, p99",
     "answer_wall_ms_p50_lerobot_act_network_alone": "LeRobot's ACT, its network alone, wall ms, p50",
-    "answer_largest_difference": "largest difference of an answer from the one of the whole episode at once (normalised)",
+    "answer_largest_difference": "largest difference of an answer from that of the whole episode at once (normalised)",
     "answer_time_beside_act": "answer: time relative to LeRobot's ACT",
     "answer_time_beside_bare_network": "answer: time relative to its own bare network",
     "training_step_time_beside_act": "training step: time relative to ACT",
@@ -210,6 +220,35 @@ ABOUT = {
     ),
 }
 """What stands above the rows of a benchmark that has no table of its own, by the name of its result file."""
+
+
+LEARNER = {
+    "learner_ten_critics": (
+        "*Ten critics*: updates of ten critics with batches of 256; after every fifth the actor learns, too. Ours see "
+        "what the policy's encoder made of a control step, once. LeRobot's soft actor-critic has layers as wide, and "
+        "sees the same numbers (*same inputs*) or encodes two 128 px pictures in each update (*from pictures*)."
+    ),
+    "learner_cost_of": (
+        "*Cost*: CPU time with 20 tasks in the replay over that with one; the update rehearses other goals in both."
+    ),
+    "learner_bytes": (
+        "*Bytes per step*: of episodes of six tabletop tasks in the simulator. LeRobot's buffer is in RAM, and so is "
+        "our replay; our experience store keeps every bit on disk, as PNG files do, and videos do not."
+    ),
+    "learner_recording": (
+        "*Recording*: the policy answers at every control step, with recording and without, in turns. *Handing over*: "
+        "time in the thread of the step. *Adds to a step*: difference of the percentiles, by the clock on the wall."
+    ),
+}
+"""What the learner's rows mean, by how their names begin."""
+
+
+def learner(results: Results) -> list[str]:
+    """Replay, updates, storage and recording of the learner, beside LeRobot."""
+    result = results["learner"]
+    told = [text for begin, text in LEARNER.items() if any(name.startswith(begin) for name in result.figures)]
+    about, rows = plain(result)[:2], plain(result)[2:]
+    return [*about, *(line for text in told for line in (text, "")), *rows]
 
 
 def plain(result: ResultFile) -> list[str]:

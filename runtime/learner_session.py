@@ -479,7 +479,12 @@ class LearnerSession(ExperienceSession):
             note(f"changed since the last start: {what}", how)
         for reason, count in self.learner.passed_over.items():
             note(f"episodes not learnt from: {reason}", str(count))
+        for reason, count in self.learner.earlier_passed_over.items():
+            note(f"episodes not learnt from: {reason}, in earlier experiments", str(count))
         note("newest episode of another shape", self.learner.misfit[:LONGEST_TEXT])
+        note("newest episode of weights too far behind", self.learner.stale)
+        lags = (f"{robot} {updates}" for robot, updates in self.learner.lags.items())
+        note("updates behind what drives", ", ".join(lags))
         note("what practice found is not learnt", self._trouble)
         note("training went back", self._went_back)
         super().show()

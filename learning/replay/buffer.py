@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.context_rows import ContextRows
 from engram.core.errors import InvalidInputError
 from engram.core.types import Transition
+from engram.learning.replay.draws import Pool, counts
+from engram.learning.replay.pictures import PictureStore
 
 BEFORE_TAKEOVER = 10
 """Control steps of the policy before a person takes over that are not imitated."""
@@ -22,6 +25,8 @@ Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
 (B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions; of a policy that reads memory/context also
 ``MEMORY_KEYS``."""
+CLAIMS = ("share_earlier", "share_successes", "share_failures", "share_person")
+"""Parts of a batch of their own, in the order in which they are drawn."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +40,40 @@ class ReplayConfig:
     newest: int = 10
     """This many episodes count as new."""
     share_new: float = 0.5
-    """Share of a batch drawn from the new episodes; the rest comes from the old ones, each task alike."""
+    """Share drawn from the new episodes, of the part of a batch that no other share claims; the rest of that comes from
+    the old ones, each task alike."""
+    share_successes: float = 0.0
+    """Share of a batch drawn from successes alone, each task alike. 0: they get no part of their own and come as often
+    as they are there; so they do while there is none."""
+    share_failures: float = 0.0
+    """The same of failures, for an algorithm that learns from them."""
+    share_person: float = 0.0
+    """The same of control steps that a person drove: interventions and demonstrations."""
+    earlier: tuple[str, ...] = ("",)
+    """Folders with the experience of earlier experiments, which is learnt from as well, and only read. The same rules
+    say which of their episodes may be learnt from; these pay for no updates. Of as many steps as in capacity; [""]:
+    none."""
+    share_earlier: float = 0.5
+    """Share of a batch drawn from the earlier experiments, each task alike; all of it while there is nothing else."""
     seed: int = 0
     """Seed of the choice of what goes when the buffer is full; samples take their own seed."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.share_new <= 1.0:
-            raise InvalidInputError(f"ReplayConfig.share_new: {self.share_new}, expected 0..1")
+        for name in (*CLAIMS, "share_new"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise InvalidInputError(f"ReplayConfig.{name}: {getattr(self, name)}, expected 0..1")
+        claims = {name: getattr(self, name) for name in CLAIMS if name != "share_earlier" or self.experiments}
+        if sum(claims.values()) > 1.0 + 1e-9:
+            told = ", ".join(f"{name} {share}" for name, share in claims.items())
+            raise InvalidInputError(f"ReplayConfig: {told}: {sum(claims.values()):g} together, expected at most 1")
         for name in ("chunk_size", "capacity", "newest"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"ReplayConfig.{name}: {getattr(self, name)}, expected 1 or more")
+
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """The folders of earlier experiments."""
+        return tuple(folder for folder in self.earlier if folder)
 
 
 @dataclass(frozen=True)
@@ -60,28 +89,112 @@ class Episode:
     person: np.ndarray  # (n,) bool: a person drove
     context: ContextRows | None = None  # what the policy read of memory/context; None: nothing
     success: bool = True
+    still: np.ndarray | None = None  # (n,) bool: the robot did not move, but by the policy's own word; None: not known
+    planned: np.ndarray | None = None  # (n,) int64: when the proposed action was planned; None, 0: not known
 
     def __len__(self) -> int:
         return len(self.state)
 
-    @property
+    @cached_property
+    def held(self) -> np.ndarray:
+        """Steps (n,) bool at which the arm was held still; where nobody tells, those without a motion."""
+        return _fixed((self.action[:, :-1] == 0).all(axis=1) if self.still is None else self.still.copy())
+
+    @cached_property
+    def takeovers(self) -> np.ndarray:
+        """Steps (k,) at which a person took over from the policy."""
+        return _fixed(np.flatnonzero(self.person[1:] & ~self.person[:-1]) + 1)
+
+    @cached_property
     def unlearnt(self) -> np.ndarray:
         """Steps (n,) bool that the loss leaves out: the arm was held still, or led to where a person took over.
 
-        The latter follows Sirius (arXiv 2211.08416): what a policy did just before it was overruled was not good.
+        The latter follows Sirius (arXiv 2211.08416): what a policy did just before it was overruled was not good. Nor
+        was the plan that was overruled, from its first action on.
         """
-        out = np.asarray((self.action[:, :-1] == 0).all(axis=1))
-        for taken in np.flatnonzero(self.person[1:] & ~self.person[:-1]) + 1:
-            before = slice(max(0, taken - BEFORE_TAKEOVER), taken)
+        out = self.held.copy()
+        for taken in self.takeovers:
+            before = slice(min(max(0, taken - BEFORE_TAKEOVER), self._planned_from(taken - 1)), taken)
             out[before] |= ~self.person[before]
-        return out
+        return _fixed(out)
 
-    def chunk(self, step: int, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ``horizon`` actions from ``step`` on (h, a), and which of them the loss leaves out (h,)."""
-        last, left_out = np.full(len(self), len(self) - 1), self.unlearnt
-        end = ends(left_out, last)
-        rows, unlearnt = chunk_rows(self.action, left_out, last, end, np.array([step]), horizon)
-        return rows[0], unlearnt[0]
+    def _planned_from(self, step: int) -> int:
+        """Return the first of the steps up to ``step`` that were planned together with it."""
+        if self.planned is None or not self.planned[step]:
+            return step
+        others = np.flatnonzero(self.planned[:step] != self.planned[step])
+        return int(others[-1]) + 1 if len(others) else 0
+
+
+class StepTable:
+    """The control steps of ``episodes`` as rows, those of the first one first: a batch is gathered by a few calls.
+
+    What depends on the episodes alone is computed once.
+    """
+
+    def __init__(self, episodes: Sequence[Episode]) -> None:
+        self.episodes = tuple(episodes)
+        lengths = np.array([len(e) for e in episodes])
+        self.episode = np.repeat(np.arange(len(lengths)), lengths)  # (n,) of each row
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self.episode)
+
+    @cached_property
+    def person(self) -> np.ndarray:
+        """Steps (n,) bool that a person drove."""
+        return np.concatenate([e.person for e in self.episodes])
+
+    @cached_property
+    def success(self) -> np.ndarray:
+        """Steps (n,) bool of episodes that went well."""
+        return np.array([e.success for e in self.episodes])[self.episode]
+
+    @cached_property
+    def task(self) -> np.ndarray:
+        """Number (n,) of each step's task, by their names."""
+        return np.unique([e.task for e in self.episodes], return_inverse=True)[1][self.episode]
+
+    @cached_property
+    def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What ``chunk_rows`` takes of all steps."""
+        last = (np.cumsum(self._lengths) - 1)[self.episode]
+        unlearnt = np.concatenate([e.unlearnt for e in self.episodes])
+        return np.concatenate([e.action for e in self.episodes]), unlearnt, last, ends(unlearnt, last)
+
+    @cached_property
+    def _state(self) -> np.ndarray:
+        return np.concatenate([e.state for e in self.episodes])
+
+    @cached_property
+    def _words(self) -> np.ndarray:
+        return np.array([e.instruction for e in self.episodes], object)
+
+    @cached_property
+    def _context(self) -> tuple[ContextRows | None, np.ndarray]:
+        """What was offered at all steps, and how many entries at most in each episode (e,)."""
+        entries = [0 if e.context is None else e.context.which.shape[1] for e in self.episodes]
+        return ContextRows.joined([(e.context, len(e)) for e in self.episodes]), np.array(entries)
+
+    def seen(self, rows: np.ndarray, images: Mapping[str, np.ndarray]) -> Batch:
+        """Return what a policy sees at ``rows`` (b,), the ``images`` (b, 3, H, W) among it: a batch without actions."""
+        whose, (offered, entries) = self.episode[rows], self._context
+        batch: Batch = {IMAGES + name: stack for name, stack in images.items()}
+        batch |= {STATE: self._state[rows], "task": self._words[whose].tolist()}
+        most = int(entries[whose].max())
+        if offered is None or not most:
+            return batch
+        return batch | {key: value[:, :most] for key, value in offered.at(rows).items()}
+
+    def done(self, rows: np.ndarray, horizon: int) -> Batch:
+        """Return the ``horizon`` actions from each of ``rows`` (b,) on, and which of them the loss leaves out."""
+        action, unlearnt = chunk_rows(*self._chunks, rows, horizon)
+        return {ACTION: action, UNLEARNT_KEY: unlearnt}
+
+
+_Parts = tuple[list[tuple[float, Pool]], Pool, Pool]
+_NOTHING = Pool.even(np.zeros(0, np.int64))
 
 
 class ReplayBuffer:
@@ -104,54 +217,64 @@ class ReplayBuffer:
         self._shrink, self._takes = shrink, dict(takes or {})
         self._cameras = sorted(key.removeprefix(IMAGES) for key in self._takes if key.startswith(IMAGES))
         self._episodes: dict[int, Episode] = {}
-        self._steps = 0
+        self._earlier: dict[int, Episode] = {}  # of earlier experiments
+        self._table: StepTable | None = None  # of all of them; None: others have come or gone since
+        self._pictures = PictureStore()
+        self._places: np.ndarray | None = None  # (n,) of its pictures there; None: nothing was sampled since
+        self._parts: _Parts = ([], _NOTHING, _NOTHING)  # of a batch, with their shares; what is new of its rest; old
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Numbers of the episodes held, oldest first."""
+        """Numbers of the episodes held, oldest first, without those of earlier experiments."""
         return tuple(self._episodes)
 
     @property
     def episodes(self) -> list[Episode]:
         """The episodes held, oldest first."""
-        return list(self._episodes.values())
+        return [*self._earlier.values(), *self._episodes.values()]
 
     def __len__(self) -> int:
         """Control steps held."""
-        return self._steps
+        return sum(map(len, self.episodes))
 
-    def add(self, number: int, transitions: Sequence[Transition]) -> None:
+    def add(self, number: int, transitions: Sequence[Transition], *, earlier: bool = False) -> None:
         """Take in episode ``number``; one that is already here is left alone.
+
+        ``earlier``: it is of an earlier experiment.
 
         Raises:
             InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it, or from
                 what the policy takes, or from what the buffer holds where nobody knows that.
         """
-        if number in self._episodes:
+        if self.get(number) is not None:
             return
         if not transitions:
             raise InvalidInputError(f"episode {number}: no transitions")
         episode = self._pack(number, transitions)
         found = _shapes(episode)
-        wanted = self._takes or _shapes(next(iter(self._episodes.values()), episode))
+        wanted = self._takes or _shapes(next(iter(self.episodes), episode))
         if found != wanted:
             whose = "the policy takes" if self._takes else "the buffer holds"
             raise InvalidInputError(f"episode {number}: {_form(found)}, {whose} {_form(wanted)}")
-        self._episodes[number] = episode
-        self._steps += len(episode.state)
-        while self._steps > self.config.capacity and len(self._episodes) > 1:
-            self._drop_one(number)
+        held, self._table, self._places = self._earlier if earlier else self._episodes, None, None
+        held[number] = episode
+        while len(held) > 1 and sum(map(len, held.values())) > self.config.capacity:
+            self._drop_one(held, number)
 
     def get(self, number: int) -> Episode | None:
         """Return episode ``number``; None if it has gone."""
-        return self._episodes.get(number)
+        return self._episodes.get(number) or self._earlier.get(number)
 
     def draw(self, rng: np.random.Generator) -> Episode:
         """Draw a whole episode, with the probability that a sampled control step is one of its own."""
-        new, old = self._new_and_old()
-        if old and rng.random() >= self.config.share_new:
-            return _draw_balanced(rng, old, 1)[0][0]
-        return _draw_steps(rng, new, 1)[0][0]
+        table = self._steps()
+        claims, new, old = self._parts
+        at = int(np.searchsorted(np.cumsum([share for share, _ in claims]), rng.random(), "right")) if claims else 0
+        if at < len(claims):
+            pool = claims[at][1]
+        else:
+            pool = old if len(old) and rng.random() >= self.config.share_new else new
+        return table.episodes[table.episode[pool.draw(rng, 1)[0]]]
 
     def sample(self, size: int, seed: Sequence[int]) -> Batch:
         """Return ``size`` samples; the same ``seed`` and contents give the same batch.
@@ -162,17 +285,50 @@ class ReplayBuffer:
         Raises:
             InvalidInputError: the buffer is empty.
         """
-        rng = np.random.default_rng(tuple(seed))
-        new, old = self._new_and_old()
-        count = round(size * self.config.share_new) if old else size
-        picks = _draw_steps(rng, new, count) + _draw_balanced(rng, old, size - count)
-        return self._batch(picks)
+        rng, table = np.random.default_rng(tuple(seed)), self._steps(pictures=True)
+        claims, new, old = self._parts
+        claimed = counts(size, [share for share, _ in claims])
+        rows = [pool.draw(rng, count) for (_, pool), count in zip(claims, claimed, strict=True)]
+        rest = size - sum(claimed)
+        count = round(rest * self.config.share_new) if len(old) else rest
+        rows += [new.draw(rng, count), old.draw(rng, rest - count)]
+        drawn = np.concatenate(rows)
+        assert self._places is not None
+        return table.seen(drawn, self._pictures.at(self._places[drawn])) | table.done(drawn, self.config.chunk_size)
 
-    def _new_and_old(self) -> tuple[list[Episode], list[Episode]]:
+    def _steps(self, *, pictures: bool = False) -> StepTable:
+        """Return all steps held, and see to what is drawn from them, and with ``pictures`` to where these lie."""
+        if pictures and self._places is None and self.episodes:
+            held = {one.number: one for one in self._pictures.hold(self.episodes)}
+            self._earlier = {number: held[number] for number in self._earlier}
+            self._episodes = {number: held[number] for number in self._episodes}
+            self._table, self._places = None, self._pictures.places(self.episodes)
+        if self._table is None:
+            if not self.episodes:
+                raise InvalidInputError("ReplayBuffer: empty, expected at least one episode")
+            self._table = StepTable(self.episodes)
+            self._parts = self._parts_of(self._table)
+        return self._table
+
+    def _parts_of(self, table: StepTable) -> _Parts:
+        is_own = table.episode >= len(self._earlier)
+        is_new = table.episode >= max(len(self._earlier), len(table.episodes) - self.config.newest)
+        rows = np.arange(len(table))
+
+        def alike(which: np.ndarray) -> Pool:
+            return Pool.balanced(rows[which], table.task[which])
+
+        claimed = {
+            "share_earlier": ~is_own,
+            "share_successes": is_own & table.success,
+            "share_failures": is_own & ~table.success,
+            "share_person": is_own & table.person,
+        }
         if not self._episodes:
-            raise InvalidInputError("ReplayBuffer: empty, expected at least one episode")
-        episodes = list(self._episodes.values())
-        return episodes[-self.config.newest :], episodes[: -self.config.newest]
+            return [(1.0, alike(~is_own))], _NOTHING, _NOTHING
+        shares = ((getattr(self.config, name), which) for name, which in claimed.items())
+        claims = [(share, alike(which)) for share, which in shares if share and which.any()]
+        return claims, Pool.even(rows[is_new]), alike(is_own & ~is_new)
 
     def _pack(self, number: int, transitions: Sequence[Transition]) -> Episode:
         has = sorted(transitions[0].images)
@@ -194,23 +350,23 @@ class ReplayBuffer:
         words = transitions[0].instruction
         person = np.array([t.intervention for t in transitions])
         task, success = transitions[-1].task or words, transitions[-1].success
-        return Episode(number, task, words, small, state, action, person, context, success)
+        still = np.array([_stood_still(t) for t in transitions])
+        planned = np.array([t.chunk_ns for t in transitions], np.int64)
+        return Episode(number, task, words, small, state, action, person, context, success, still, planned)
 
-    def _drop_one(self, keep: int) -> None:
-        """Drop a random episode, not ``keep``, of the task with the most steps, so that no task displaces another."""
-        held: dict[str, int] = {}
-        for episode in self._episodes.values():
-            held[episode.task] = held.get(episode.task, 0) + len(episode.state)
-        others = {e.task for e in self._episodes.values() if e.number != keep}
-        task = max(sorted(others), key=held.__getitem__)
-        candidates = [e.number for e in self._episodes.values() if e.task == task and e.number != keep]
-        rng = np.random.default_rng((self.config.seed, keep))
-        victim = self._episodes.pop(candidates[int(rng.integers(len(candidates)))])
-        self._steps -= len(victim.state)
+    def _drop_one(self, held: dict[int, Episode], keep: int) -> None:
+        """Drop a random episode of ``held``, not ``keep``, of the task with the most steps.
 
-    def _batch(self, picks: Sequence[tuple[Episode, int]]) -> Batch:
-        action, unlearnt = zip(*(e.chunk(i, self.config.chunk_size) for e, i in picks), strict=True)
-        return shown(picks) | {ACTION: np.stack(action), UNLEARNT_KEY: np.stack(unlearnt)}
+        So no task displaces another.
+        """
+        steps: dict[str, int] = {}
+        for episode in held.values():
+            steps[episode.task] = steps.get(episode.task, 0) + len(episode)
+        others = {e.task for e in held.values() if e.number != keep}
+        task = max(sorted(others), key=steps.__getitem__)
+        candidates = [e.number for e in held.values() if e.task == task and e.number != keep]
+        rng = np.random.default_rng((self.config.seed, abs(keep)))
+        del held[candidates[int(rng.integers(len(candidates)))]]
 
 
 @dataclass(frozen=True)
@@ -260,17 +416,10 @@ class EpisodeStream:
 
 def shown(picks: Sequence[tuple[Episode, int]]) -> Batch:
     """Return what a policy sees at steps of episodes: a batch without actions."""
-    batch: Batch = {IMAGES + name: np.stack([e.images[name][i] for e, i in picks]) for name in picks[0][0].images}
-    batch |= {
-        STATE: np.stack([e.state[i] for e, i in picks]),
-        "task": [e.instruction for e, _ in picks],
-    }
     episodes = {e.number: e for e, _ in picks}
-    offered = ContextRows.joined([(e.context, len(e)) for e in episodes.values()])
-    if offered is None:
-        return batch
-    begins = dict(zip(episodes, np.cumsum([0, *(len(e) for e in episodes.values())]).tolist(), strict=False))
-    return batch | offered.at(np.array([begins[e.number] + i for e, i in picks]))
+    begins = dict(zip(episodes, np.cumsum([0, *map(len, episodes.values())]).tolist(), strict=False))
+    images = {name: np.stack([e.images[name][i] for e, i in picks]) for name in picks[0][0].images}
+    return StepTable(list(episodes.values())).seen(np.array([begins[e.number] + i for e, i in picks]), images)
 
 
 def _shapes(episode: Episode) -> dict[str, tuple[int, ...]]:
@@ -285,22 +434,14 @@ def _form(shapes: Mapping[str, tuple[int, ...]]) -> str:
     return f"images {cameras or 'none'}; state {shapes[STATE]}; action {shapes[ACTION]}"
 
 
-def _draw_steps(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
-    """Draw control steps, each step of ``episodes`` with the same probability."""
-    if count == 0:
-        return []
-    ends = np.cumsum([len(e.state) for e in episodes])
-    flat = rng.integers(ends[-1], size=count)
-    which = np.searchsorted(ends, flat, side="right")
-    starts = ends - [len(e.state) for e in episodes]
-    return [(episodes[k], int(f - starts[k])) for k, f in zip(which, flat, strict=True)]
+def _stood_still(step: Transition) -> bool:
+    """Tell whether the robot held, or did not move although the policy did not say so itself."""
+    moved, wanted = step.executed_action[:-1].any(), step.action[:-1].any()
+    own = bool(step.author) and not step.held and not step.intervention
+    return bool(step.held) or not (moved or (own and not wanted))
 
 
-def _draw_balanced(rng: np.random.Generator, episodes: Sequence[Episode], count: int) -> list[tuple[Episode, int]]:
-    """Draw control steps: each task with the same probability, and within it each step."""
-    tasks = sorted({e.task for e in episodes})
-    picks: list[tuple[Episode, int]] = []
-    for _ in range(count):
-        task = tasks[int(rng.integers(len(tasks)))]
-        picks += _draw_steps(rng, [e for e in episodes if e.task == task], 1)
-    return picks
+def _fixed(array: np.ndarray) -> np.ndarray:
+    """Return ``array``, which nobody may change any more."""
+    array.flags.writeable = False
+    return array

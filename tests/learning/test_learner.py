@@ -18,6 +18,7 @@ from engram.core.errors import InvalidInputError, StoreError, UnknownNameError, 
 from engram.core.types import NOBODY, ActionSource
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning, BehaviorCloningConfig
 from engram.learning.experience.database import set_aside
+from engram.learning.experience.eligibility import STALE
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LINE, Learner, LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
@@ -108,6 +109,38 @@ def test_where_no_update_is_paid_for_nothing_is_imitated(store, tmp_path):
     assert learner.step() is None and learner.candidate() is None
     with pytest.raises(InvalidInputError, match=r"LearnerConfig\.updates_per_episode: -1, expected 0 or more"):
         LearnerConfig(updates_per_episode=-1)
+
+
+def test_what_weights_did_that_are_too_far_behind_is_passed_over_and_named(store, tmp_path):
+    learner = learner_of(store, trainer(), tmp_path / "learner", config=replace(CONFIG, most_behind=20))
+    feed(store, range(2))
+    learner.poll()
+    finish(learner)
+    first = learner.candidate()[1].version
+    learner.promoted(first)  # 20 updates made it: those of before are not too far behind
+    feed(store, [2])
+    assert (learner.poll(), learner.lags) == (1, {"panda": 20})
+    finish(learner)
+    feed(store, [3])
+    learner.poll()
+    finish(learner)
+    second = learner.candidate()[1].version
+    learner.promoted(second)  # 40 updates
+    for number, robot, version in ((4, "panda", second), (5, "ur5", first), (6, "late", "base"), (7, "late", "base")):
+        steps = episode(number, 8, robot=robot, success=number != 7)
+        store.append([replace(one, policy_version=version) for one in steps])
+    store.commit()
+    assert learner.poll() == 2
+    assert (learner.passed_over, learner.lags) == ({STALE: 1}, {"late": 40, "ur5": 20, "panda": 0})
+    assert learner.stale == f"late: base is 40 updates behind {second}, most_behind is 20"
+    with pytest.raises(InvalidInputError, match=r"LearnerConfig\.most_behind: -1, expected 0 or more"):
+        LearnerConfig(most_behind=-1)
+
+
+def test_without_a_limit_what_old_weights_did_teaches_all_the_same(store, tmp_path):
+    learner = learner_of(store, trainer(), tmp_path / "learner", parent="candidate-0100000-00000000")
+    feed(store, range(2))
+    assert (learner.poll(), learner.passed_over, learner.lags) == (2, {}, {"panda": 100_000})
 
 
 def test_a_candidate_says_which_episodes_and_which_code_made_it(store, tmp_path):

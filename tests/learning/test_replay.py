@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 from engram.core.chunk_rows import UNLEARNT_KEY
+from engram.core.context_rows import MEMORY_MASK_KEY
 from engram.core.errors import InvalidInputError
-from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig
+from engram.core.types import MemoryTokens
+from engram.learning.replay.buffer import EpisodeStream, ReplayBuffer, ReplayConfig, StepTable
+from engram.learning.replay.draws import Pool, counts
 from tests.learning.transitions import episode
 
 
@@ -23,7 +26,7 @@ def buffer(*episodes, **config):
 
 def alone(steps):
     """Return ``steps`` as if no person had driven."""
-    return [replace(one, intervention=False) for one in steps]
+    return [replace(one, author="") for one in steps]
 
 
 def test_a_sample_is_the_observation_with_the_executed_actions_that_followed():
@@ -149,13 +152,42 @@ def test_steps_at_which_an_arm_was_held_are_not_learnt():
         assert unlearnt.tolist() == [i == 1, i == 0]
 
 
+@pytest.mark.parametrize(
+    ("author", "proposed", "held"),
+    [
+        ("v1", 0.0, False),  # the policy waits: that is learnt
+        ("v1", 0.5, True),  # something kept it from moving
+        ("hold:no_command", 0.0, True),
+        ("human:ann", 0.0, True),  # no key is pressed
+        ("", 0.0, True),  # of before it was stored why: taken for a hold
+    ],
+)
+def test_a_step_without_a_motion_is_learnt_where_the_policy_wanted_it_so(author, proposed, held):
+    still = np.array([0, 0, 0, 0, 0, 0, 1], np.float32)
+    wanted = np.full(7, proposed, np.float32)
+    first, waits, *rest = alone(episode(0, steps=4))
+    replay = buffer([first, replace(waits, author=author, action=wanted, executed_action=still), *rest])
+    assert replay.episodes[0].held.tolist() == [False, held, False, False]
+
+
+def test_the_plan_that_a_person_overruled_is_not_learnt_from_its_first_action_on():
+    """The person took over at step 18: the second before began at step 8, the plan at step 4."""
+    steps = [
+        replace(one, author="human:ann" * (at >= 18), chunk_ns=1 + (at >= 4)) for at, one in enumerate(episode(0, 20))
+    ]
+    (planned,) = buffer(steps).episodes
+    assert np.flatnonzero(planned.unlearnt).tolist() == list(range(4, 18))
+    (at_every_step,) = buffer([replace(one, chunk_ns=at + 1) for at, one in enumerate(steps)]).episodes
+    assert np.flatnonzero(at_every_step.unlearnt).tolist() == list(range(8, 18))
+
+
 def test_what_the_policy_did_just_before_a_person_took_over_is_not_learnt():
-    helped = [replace(one, intervention=at in (14, 15, 16)) for at, one in enumerate(episode(0, steps=20))]
-    by_hand = [replace(one, intervention=True) for one in episode(1, steps=20)]
+    helped = [replace(one, author="human:ann" * (at in (14, 15, 16))) for at, one in enumerate(episode(0, steps=20))]
+    by_hand = [replace(one, author="human:ann") for one in episode(1, steps=20)]
     replay = buffer(helped, by_hand, chunk_size=20)
-    _, unlearnt = replay.get(1).chunk(0, 20)
-    assert np.flatnonzero(unlearnt).tolist() == list(range(4, 14))  # a second
-    assert not replay.get(2).chunk(0, 20)[1].any()
+    unlearnt = StepTable(replay.episodes).done(np.array([0, 20]), 20)[UNLEARNT_KEY]
+    assert np.flatnonzero(unlearnt[0]).tolist() == list(range(4, 14))  # a second
+    assert not unlearnt[1].any()
     assert not replay.sample(200, (1,))[UNLEARNT_KEY].all(axis=1).any()  # each sample teaches something
 
 
@@ -206,3 +238,140 @@ def test_whole_episodes_are_drawn_as_their_steps_would_be():
     old = [episode(i, 10) for i in range(9)] + [episode(9, 10, task="stack"), episode(10, 10)]
     tasks = [buffer(*old, newest=1, share_new=0.0).draw(np.random.default_rng(i)).task for i in range(100)]
     assert 30 < tasks.count("stack") < 70
+
+
+def states_of(*episodes):
+    return {t.state.tobytes() for steps in episodes for t in steps}
+
+
+def counted(batch, *kinds):
+    """Return how many samples of ``batch`` are among the states of each of ``kinds``."""
+    return [sum(state.tobytes() in kind for state in batch["observation.state"]) for kind in kinds]
+
+
+def test_successes_failures_and_a_persons_steps_get_the_shares_that_they_are_given():
+    good = [alone(episode(i, 10)) for i in range(6)]
+    bad = [alone(episode(i, 10, success=False)) for i in range(6, 30)]
+    driven = [replace(one, author="human:anna") for one in episode(30, 10)]
+    shares = {"share_successes": 0.5, "share_failures": 0.2, "share_person": 0.3}
+    replay = buffer(*good, *bad, driven, newest=1, **shares)
+    for seed in range(5):
+        found = counted(replay.sample(40, (seed,)), states_of(*bad), states_of(driven))
+        assert found[0] == 8 and 12 <= found[1] <= 12 + 20  # a person's success is a success as well
+    assert len(good) * 10 / len(replay) < 0.25  # by themselves they would be few
+
+
+def test_a_share_without_steps_goes_to_the_rest_and_no_share_changes_nothing():
+    steps = [alone(episode(i, 10)) for i in range(30)]
+    plain, asked = buffer(*steps), buffer(*steps, share_failures=0.3, share_person=0.5, share_earlier=0.2)
+    for seed in range(5):
+        np.testing.assert_array_equal(
+            plain.sample(32, (seed,))["observation.state"], asked.sample(32, (seed,))["observation.state"]
+        )
+        assert plain.draw(np.random.default_rng(seed)).number == asked.draw(np.random.default_rng(seed)).number
+
+
+def test_shares_count_each_task_alike():
+    replay = buffer(*(episode(i, 10) for i in range(19)), episode(19, 10, task="stack"), share_successes=1.0)
+    share = np.mean([words.startswith("stack") for words in replay.sample(1000, seed=(0,))["task"]])
+    assert 0.45 < share < 0.55  # binomial sd 0.016
+
+
+def test_whole_episodes_are_drawn_by_the_same_shares():
+    replay = buffer(*(episode(i, 10) for i in range(20)), episode(20, 10, success=False), share_failures=0.5, newest=10)
+    failed = [not replay.draw(np.random.default_rng(i)).success for i in range(400)]
+    assert 0.42 < np.mean(failed) < 0.63  # 0.5, and a tenth of half of the rest: binomial sd 0.025
+
+
+def test_earlier_experiments_get_their_share_and_displace_nothing():
+    before, own = [episode(i, 10) for i in range(12)], [episode(i, 10) for i in range(12, 15)]
+    replay = ReplayBuffer(ReplayConfig(chunk_size=3, capacity=60, share_earlier=0.25, newest=1))
+    for number, steps in enumerate(before):
+        replay.add(-1 - number, steps, earlier=True)
+    assert len(replay) == 60 and replay.numbers == ()
+    assert sum(counted(replay.sample(16, (0,)), states_of(*before))) == 16  # there is nothing else
+    assert replay.draw(np.random.default_rng(0)).number < 0
+    for number, steps in enumerate(own, 1):
+        replay.add(number, steps)
+    assert replay.numbers == (1, 2, 3) and len(replay) == 60 + 30
+    assert counted(replay.sample(40, (1,)), states_of(*before), states_of(*own)) == [10, 30]
+    drawn = [replay.draw(np.random.default_rng(i)).number for i in range(400)]
+    assert 0.19 < np.mean(np.array(drawn) < 0) < 0.31  # binomial sd 0.022
+    assert replay.get(drawn[0]) is not None and replay.episodes[0].number < 0 < replay.episodes[-1].number
+
+
+@pytest.mark.parametrize("name", ["share_successes", "share_failures", "share_person", "share_earlier"])
+def test_shares_that_cannot_be_are_refused_by_name(name):
+    for value in (-0.1, 1.1):
+        with pytest.raises(InvalidInputError, match=rf"ReplayConfig\.{name}: {value}, expected 0\.\.1"):
+            ReplayConfig(**{name: value})
+
+
+def test_shares_of_more_than_a_batch_are_refused():
+    told = "share_successes 0.6, share_failures 0.5, share_person 0.0: 1.1 together, expected at most 1"
+    with pytest.raises(InvalidInputError, match=told):
+        ReplayConfig(share_successes=0.6, share_failures=0.5)
+    with pytest.raises(InvalidInputError, match=r"share_earlier 0\.5, share_successes 0\.6"):
+        ReplayConfig(share_successes=0.6, earlier=("before",))
+    assert ReplayConfig(share_successes=0.6).experiments == ()  # where there are none, their share claims nothing
+
+
+def test_parts_of_a_batch_are_rounded_and_fit():
+    assert counts(3, [0.5, 0.5]) == [2, 1] and counts(32, [0.25, 0.1]) == [8, 3] and counts(5, []) == []
+    rows = Pool.balanced(np.array([4, 5, 6, 7]), np.array([1, 0, 1, 1]))
+    drawn = rows.draw(np.random.default_rng(0), 1000)
+    assert rows.sizes.tolist() == [1, 3] and 440 < np.count_nonzero(drawn == 5) < 560  # binomial sd 16
+
+
+def test_what_depends_on_an_episode_alone_is_computed_once(monkeypatch):
+    replay = buffer(*(episode(i, 10) for i in range(30)))
+    first = replay.sample(8, (0,))
+    monkeypatch.setattr("engram.learning.replay.buffer.ends", lambda *_: pytest.fail("computed again"))
+    np.testing.assert_array_equal(replay.sample(8, (0,))["action"], first["action"])
+    assert replay.get(1).unlearnt is replay.get(1).unlearnt
+    with pytest.raises(ValueError, match="read-only"):
+        replay.get(1).unlearnt[0] = True
+    monkeypatch.undo()
+    replay.add(31, episode(31, 10))
+    assert (replay.sample(64, (1,))["observation.state"][:, None] == replay.get(31).state).all(-1).any()
+
+
+def test_a_batch_has_tokens_of_as_many_entries_as_its_own_episodes_offer():
+    def offered(number, entries):
+        tokens = MemoryTokens(
+            0, 1, np.ones((entries, 4), np.float32), *(np.zeros((entries, *d), np.float32) for d in ((), (3,))),
+            np.ones(entries, bool), ("",) * entries,
+        )  # fmt: skip
+        return [replace(t, context=tokens if entries else None) for t in episode(number, 6)]
+
+    table = StepTable(buffer(offered(0, 2), offered(1, 5), offered(2, 0)).episodes)
+    assert table.seen(np.array([0, 13]), {})[MEMORY_MASK_KEY].tolist() == [[True, True], [False, False]]
+    assert table.seen(np.array([0, 7]), {})[MEMORY_MASK_KEY].shape == (2, 5)
+    assert MEMORY_MASK_KEY not in table.seen(np.array([12, 13]), {})
+
+
+def test_pictures_stay_those_of_their_steps_while_episodes_come_and_go():
+    replay, known = buffer(capacity=60), {}
+    for number in range(1, 40):
+        steps = episode(number, 5 + number % 9)
+        known |= {t.state.tobytes(): t.images["front"] for t in steps}
+        replay.add(number, steps)
+        batch = replay.sample(16, (number,))
+        for state, image in zip(batch["observation.state"], batch["observation.images.front"], strict=True):
+            np.testing.assert_array_equal(image.transpose(1, 2, 0), known[state.tobytes()])
+    bases = {id(one.images["front"].base) for one in replay.episodes}
+    assert len(bases) == 1 and len(replay.episodes[0].images["front"].base) <= 1.3 * (60 + 13)
+    before = replay.sample(8, (0,))["observation.images.front"]
+    before[:] = 0  # a batch is a copy
+    assert replay.sample(8, (0,))["observation.images.front"].any()
+
+
+def test_the_same_seed_draws_what_a_loop_over_the_samples_would():
+    """A saved training goes on bit for bit, although the samples are drawn together."""
+    replay = buffer(*(alone(episode(i, 5 + i % 7)) for i in range(25)), newest=10)
+    states = [state for one in replay.episodes for state in one.state]
+    old = sum(len(one) for one in replay.episodes[:-10])
+    rng = np.random.default_rng((3, 4))
+    rows = [old + int(rng.integers(len(states) - old, size=1)[0]) for _ in range(16)]
+    rows += [int(rng.integers(old, size=1)[0]) for _ in range(16)]
+    np.testing.assert_array_equal(replay.sample(32, (3, 4))["observation.state"], np.stack([states[i] for i in rows]))

@@ -13,14 +13,15 @@ from safetensors.numpy import load
 
 from engram.core.durable import seal
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import EXPLORED, UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import LearnerConfig
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
+from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.weights.announcements import AnnouncementCounter
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.weights.keys import fingerprint
@@ -99,6 +100,33 @@ def test_what_is_stored_is_acknowledged_and_counted(desk):
     assert len(desk.receipts) == 1
 
 
+def test_an_episode_without_an_end_is_counted_and_named(desk):
+    for one in (*episode(0, source=OWN)[:-1], *episode(1, source=OWN)):
+        desk.session.take(one)
+    desk.session.commit()
+    assert desk.shown()["episodes that are not whole"] == "1, panda/boot/0 has no end"
+    desk.session.take(episode(0, source=OWN)[-1])
+    desk.session.commit()
+    assert desk.shown()["episodes that are not whole"] == "0"
+
+
+def test_how_far_behind_the_weights_of_each_robot_are_is_shown(tmp_path):
+    desk = Desk(tmp_path, pace=replace(PACE, most_behind=3))
+    desk.session.promote(desk.learn(), "test")
+    for robot, version in (("r1", desk.session.driving), ("r2", "v0")):
+        for one in episode(1, robot=robot, first=1, source=OWN):
+            desk.session.take(replace(one, policy_version=version))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+    shown, version = desk.shown(), desk.session.driving
+    assert shown["updates behind what drives"].endswith("r2 10, r1 0")
+    assert shown["episodes not learnt from: weights too far behind"] == "1"
+    assert shown["newest episode of weights too far behind"] == (
+        f"r2: v0 is 10 updates behind {version}, most_behind is 3"
+    )
+    desk.close()
+
+
 def test_what_has_changed_since_the_last_start_is_shown(tmp_path):
     first = Desk(tmp_path)
     first.learn()
@@ -147,15 +175,15 @@ def test_who_has_nothing_to_learn_from_makes_no_candidate_and_says_so(tmp_path):
         desk.session.commit()
         desk.session.train(lambda: True)
 
-    succeed(1, intervention=False)
-    succeed(2, intervention=False)
+    succeed(1, author="")
+    succeed(2, author="")
     assert not desk.versions and desk.session.learner.metrics["updates"] == 0
     assert desk.shown()["trains"].startswith("nothing: 2 successes of the policy alone, without noise; exploration, a")
     assert desk.shown()["episodes not learnt from: the policy alone, without noise"] == "2"
     assert desk.session.live.of("v0") == {"reach": "11"}  # it counts all the same for what drives
-    succeed(3, intervention=True)
+    succeed(3, author="human:ann")
     assert len(desk.versions) == 1 and desk.shown()["trains"].startswith("on 1 successes, 2 of the policy alone")
-    succeed(4, intervention=False, source=replace(OWN, ablation=EXPLORED))
+    succeed(4, author="", source=replace(OWN, ablation=EXPLORED))
     assert desk.session.learner.metrics["successes"] == 2
     desk.close()
 
@@ -261,7 +289,7 @@ def drive(desk, version, outcomes, first, task="reach", helped=False):
     for i, outcome in enumerate(outcomes):
         for one in episode(first + i, success=outcome == "1", source=OWN, task=task):
             own = {"boot_id": f"b{first + i}", "sequence": one.step + 1, "policy_version": version}
-            desk.session.take(replace(one, intervention=helped, **own))
+            desk.session.take(replace(one, author="human:ann" * helped, **own))
     desk.session.commit()
     desk.session.train(lambda: False)
 
@@ -290,7 +318,7 @@ def test_a_record_that_cannot_be_read_stops_neither_watch_nor_training(tmp_path)
     for boot in ("b0", "b1"):
         for one in episode(int(boot[1]), source=OWN):
             told = {"boot_id": boot, "sequence": one.step + 1, "policy_version": "v0"}
-            desk.session.take(replace(one, intervention=False, **told))
+            desk.session.take(replace(one, author="", **told))
     desk.session.commit()
     with closing(sqlite3.connect(tmp_path / "experience" / "experience.sqlite")) as file, file:
         file.execute("UPDATE transitions SET payload = x'00' WHERE boot_id IN ('boot', 'b0')")
@@ -529,6 +557,19 @@ def test_it_tells_the_robots_that_try_no_canary_of_that_rollback_too(tmp_path, d
     again.session.begin()
     assert told(again) == [("v0", "approved", True), (newer, "canary", True)]
     again.close()
+
+
+def test_earlier_experiments_are_told_apart_from_the_robots_experience(tmp_path):
+    before = ExperienceStore(tmp_path / "before")
+    before.append(episode(0, source=OWN))
+    before.append(episode(1, source=ActionSource("stranger", "other")))
+    before.commit()
+    before.close()
+    desk = Desk(tmp_path / "now", pace=replace(PACE, replay=ReplayConfig(earlier=(str(tmp_path / "before"),))))
+    assert desk.shown()["learner earlier_episodes"] == "1"
+    assert desk.shown()["episodes not learnt from: other lineage, in earlier experiments"] == "1"
+    assert "episodes not learnt from: other lineage" not in desk.shown()
+    desk.close()
 
 
 def test_an_episode_of_another_shape_is_told_with_its_shape(desk):
