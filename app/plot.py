@@ -6,12 +6,14 @@ The last line is JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tyro
 from tqdm import tqdm
 
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 MEASURED = "curve.jsonl"
 """File of the measured successes in a folder of ``engram improve``."""
+NAMELESS = "a person"
+"""Who drove where the experience does not say: names are known since Engram keeps them."""
+NAMED = 5
+"""Most people whom the picture tells apart."""
 SUFFIXES = (".svg", ".png", ".pdf")
 
 
@@ -66,6 +72,8 @@ class Goal:
     """It was reached by the weights alone."""
     helped: float
     """Share of its control steps in which a person drove."""
+    people: Mapping[str, float] = field(default_factory=dict)
+    """The share that each person drove, by the name that they took over with."""
 
 
 def goals_of(experience: Path) -> list[Goal]:
@@ -79,10 +87,11 @@ def goals_of(experience: Path) -> list[Goal]:
         steps = reader.episode(info.number)
         if not steps:  # the store let go of it meanwhile: nobody can tell who drove
             continue
-        helped = sum(step.intervention for step in steps) / len(steps)
-        found.append(
-            Goal(info.number, kind_of(info.instruction), info.policy_version, info.success and not helped, helped)
-        )
+        drove = Counter(step.person or NAMELESS for step in steps if step.intervention)
+        helped = drove.total() / len(steps)
+        people = {person: count / len(steps) for person, count in drove.items()}
+        success, kind = info.success and not helped, kind_of(info.instruction)
+        found.append(Goal(info.number, kind, info.policy_version, success, helped, people))
     return found
 
 
@@ -136,6 +145,7 @@ def plot(config: PlotConfig) -> int:
         "goals": len(goals),
         "successes": sum(goal.success for goal in goals),
         "helped": sum(goal.helped > 0.0 for goal in goals),
+        "helped_by": dict(Counter(person for goal in goals for person in goal.people)),
         "versions": list(dict.fromkeys(goal.version for goal in goals)),
     }
     print(json.dumps(told))
@@ -167,11 +177,26 @@ def draw(path: Path, goals: Sequence[Goal], points: Iterable[tuple[int, Rate]], 
     success.set(ylabel="success without help", ylim=(-0.02, 1.02))
     success.legend(loc="lower right")
     if helped:
-        panels[1, 0].bar(numbers, [goal.helped for goal in goals], width=1.0, color="tab:orange")
-        panels[1, 0].set(ylabel="helped steps", ylim=(0, 1))
+        _draw_help(panels[1, 0], numbers, goals)
     panels[-1, 0].set(xlabel="goals")
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.savefig(path)
+
+
+def _draw_help(axes: Axes, numbers: Sequence[int], goals: Sequence[Goal]) -> None:
+    """Draw who drove how much of each goal; beyond ``NAMED`` people, all others as one."""
+    total = Counter[str]()
+    for goal in goals:
+        total.update(goal.people)
+    named = [person for person, _ in total.most_common(NAMED)]
+    shares = {person: np.array([goal.people.get(person, 0.0) for goal in goals]) for person in named}
+    rest = np.array([goal.helped for goal in goals]) - sum(shares.values())
+    below = np.zeros(len(goals))
+    for person, share in (shares | ({"others": rest} if len(total) > NAMED else {})).items():
+        axes.bar(numbers, share, bottom=below, width=1.0, label=person)
+        below = below + share
+    axes.legend(loc="upper right", fontsize=7)
+    axes.set(ylabel="helped steps", ylim=(0, 1))
 
 
 def write_scalars(folder: Path, goals: Sequence[Goal], window: int) -> None:
@@ -183,6 +208,8 @@ def write_scalars(folder: Path, goals: Sequence[Goal], window: int) -> None:
         for goal, rate in zip(goals, curve, strict=True):
             out.add_scalar(f"success of the last {window}", rate.rate, goal.number)
             out.add_scalar("helped steps", goal.helped, goal.number)
+            for person, share in goal.people.items():
+                out.add_scalar(f"helped steps/{person}", share, goal.number)
 
 
 def _check_new(folder: Path | None) -> None:

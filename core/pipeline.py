@@ -16,11 +16,9 @@ from engram.core.joint_watch import JointWatch
 from engram.core.registry import make_barrier
 from engram.core.robot import RobotConfig
 from engram.core.safety import SafetyConfig, SafetyFilter
-from engram.core.types import EE_ACTION_DIM, ActionChunk, HumanAction, JointCommand, JointState
+from engram.core.types import EE_ACTION_DIM, HOLD, HUMAN, ActionChunk, HumanAction, JointCommand, JointState
 from engram.core.types.basics import set_fields
 
-HOLD, HUMAN = "hold:", "human:"
-"""How the author of an executed action begins when it is not a policy's version."""
 JUMP = "joint_jump"
 """Why the robot stops when its joints are measured where no motor can have brought them."""
 FROZEN = "joints_frozen"

@@ -14,10 +14,9 @@ from typing import NoReturn
 
 from sensor_msgs.msg import JointState
 
-from engram.core.pipeline import HOLD, HUMAN
 from engram.core.registry import make_kinematics, make_robot
+from engram.core.types import HOLD, HUMAN, EpisodeStatus
 from engram.core.types import ActionChunk as PolicyChunk
-from engram.core.types import EpisodeStatus
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode

@@ -14,10 +14,10 @@ import numpy as np
 
 from engram.core.contracts import Kinematics
 from engram.core.control import proprioception
-from engram.core.pipeline import HUMAN
 from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import RESTART_NS, StampedBuffer, clock_restarted
 from engram.core.types import (
+    HOLD,
     NOBODY,
     UNJUDGED,
     ActionChunk,
@@ -37,12 +37,15 @@ class _Step:
     proposed: np.ndarray | None = None  # (a,)
     memory_ids: tuple[str, ...] = field(default=())
     version: str = ""
+    chunk_ns: int = 0  # of the chunk that proposed
     source: ActionSource = field(default_factory=lambda: ActionSource(NOBODY))
 
 
 COVERED_BELOW = 3.0
 """A camera whose pixels vary by less than this (standard deviation, grey levels of 255) shows nothing: it is covered,
 in the dark or without a signal. In simulation a camera varies by more than 30, with a cap on it by less than 2."""
+CELL = "cell"
+"""Why the robot held where the cell holds the arm: whatever is let through moves nothing."""
 KEPT = 256
 """Steps, executed actions and statuses kept while they wait for each other."""
 
@@ -167,7 +170,7 @@ class ExperienceRecorder:
                     chunk.policy_version,
                     chunk.memory_ids,
                 )
-                step.source = self._source
+                step.source, step.chunk_ns = self._source, chunk.stamp_ns
 
     def _flush(self) -> None:
         while (stamp_ns := self._steps.oldest_ns) is not None:
@@ -202,7 +205,9 @@ class ExperienceRecorder:
     def _transition(self, step: _Step, executed: ActionChunk, after: EpisodeStatus) -> Transition:
         observation, (task, instruction) = step.observation, self._words
         row, success = executed.actions[0], after.oracle_success or after.state == "succeeded"
+        over = success or (after.state == "failed" and not after.truncated)  # a final choice was wrong, say
         proposed = row if step.proposed is None else step.proposed  # a human may act before the policy did
+        author = HOLD + CELL if step.held else executed.policy_version
         if step.held and executed.space == "ee_delta":
             row = np.append(np.zeros(len(row) - 1), row[-1])
         return Transition(
@@ -220,14 +225,15 @@ class ExperienceRecorder:
             executed_action=row.astype(np.float32),
             reward=after.oracle_reward if task else float(success),
             reward_source=UNJUDGED if after.state == "stopped" and not success else "oracle" if task else "verdict",
-            terminated=success,
-            truncated=(after.truncated or after.state in ("failed", "stopped")) and not after.oracle_success,
+            terminated=over,
+            truncated=not over and (after.truncated or after.state == "stopped"),
             success=success,
-            intervention=executed.policy_version.startswith(HUMAN),
+            author=author,
             policy_version=step.version,
             memory_ids=step.memory_ids,
             source=replace(step.source, covered_cameras=covered_cameras(observation)),
             context=_filled(step.context),
+            chunk_ns=step.chunk_ns,
         )
 
 

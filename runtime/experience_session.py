@@ -35,7 +35,7 @@ class ExperienceSession:
     def __init__(self, store: ExperienceStore, outputs: ExperienceOutputs, health: Health, why: str = "") -> None:
         self._store, self._receipts, self._health, self._why = store, outputs, health, why
         self._receiver = ExperienceReceiver(store)
-        self._stored, self._missing = store.size(), store.missing()
+        self._look()
 
     def begin(self) -> None:
         """Begin to take in experience, what it had before included."""
@@ -59,9 +59,13 @@ class ExperienceSession:
             if reasons:
                 self._health.count(f"experience {name}", len(reasons))
                 self._health.problem(f"experience {name}", reasons[0])
-        self._stored, self._missing = self._store.size(), self._store.missing()
+        self._look()
         for receipt in received.receipts:
             self._receipts.acknowledge(receipt)
+
+    def _look(self) -> None:
+        self._stored, self._missing = self._store.size(), self._store.missing()
+        self._unfinished = self._store.unfinished()
 
     def close(self) -> None:
         """Let go of everything but the store."""
@@ -91,5 +95,7 @@ class ExperienceSession:
         """Show how much is stored, and why nothing is trained."""
         self._health.note("stored transitions", str(self._stored))
         self._health.note("transitions gone before they came", str(self._missing))
+        count, newest = self._unfinished
+        self._health.note("episodes that are not whole", ", ".join((str(count), *newest)))
         if self._why:
             self._health.note("trains", f"nothing: {self._why}")

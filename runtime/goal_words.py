@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from engram.core.pipeline import HOLD, HUMAN
-from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, Verdict
+from engram.core.types import CANNOT_TELL, CONFIRMED, DENIED, HOLD, HUMAN, Verdict
 
 WAITING, ACTING, HOLDING, INTERVENTION = PHASES = ("waiting", "acting", "holding", "intervention")
 """What the robot does of a goal; ``waiting``: it has not moved for it yet."""

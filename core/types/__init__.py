@@ -5,7 +5,7 @@ times integer nanoseconds (``stamp_ns``), quaternions (w, x, y, z), frames REP-1
 (x right, y down, z forward).
 """
 
-from engram.core.types.action import ActionChunk, HumanAction, JointCommand
+from engram.core.types.action import HOLD, HUMAN, ActionChunk, HumanAction, JointCommand
 from engram.core.types.basics import ACTION_SPACES, EE_ACTION_DIM, EMBEDDING_DIM, ActionSpace, unchecked
 from engram.core.types.experience import (
     EPISODE_STATES,
@@ -57,6 +57,8 @@ __all__ = [
     "EPISODE_STATES",
     "EVENT_KINDS",
     "EXPLORED",
+    "HOLD",
+    "HUMAN",
     "MOST_OBJECTS",
     "MOST_SKILLS",
     "MOST_TOKENS",

@@ -10,6 +10,9 @@ from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import ACTION_SPACES, set_fields
 
+HOLD, HUMAN = "hold:", "human:"
+"""How the author of an executed action begins when it is not a policy's version."""
+
 
 @dataclass(frozen=True, slots=True)
 class ActionChunk:

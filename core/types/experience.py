@@ -11,6 +11,7 @@ import numpy as np
 
 from engram.core.arrays import checked, positive_int
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.types.action import HOLD, HUMAN
 from engram.core.types.basics import set_fields
 from engram.core.types.lineage import ActionSource, Lineage
 from engram.core.types.scene import MemoryTokens
@@ -70,11 +71,12 @@ class Transition:
     terminated: bool
     truncated: bool
     success: bool
-    intervention: bool
+    author: str  # whose action was executed: a policy's version, human:<who>, hold:<why>; "": not known
     policy_version: str
     memory_ids: tuple[str, ...] = ()
     source: ActionSource = field(default_factory=ActionSource)
     context: MemoryTokens | None = None  # what the policy read of memory/context at this step; None: it reads none
+    chunk_ns: int = 0  # stamp of the chunk that proposed the action, which answers that step; 0: none did
 
     def __post_init__(self) -> None:
         images = {
@@ -87,6 +89,21 @@ class Transition:
             action=checked("Transition.action", self.action, (None,), np.float32),
             executed_action=checked("Transition.executed_action", self.executed_action, (None,), np.float32),
         )
+
+    @property
+    def intervention(self) -> bool:
+        """Whether a person's action was executed."""
+        return self.author.startswith(HUMAN)
+
+    @property
+    def person(self) -> str:
+        """Name of the person who drove; empty: nobody did, or the name is not known."""
+        return self.author.removeprefix(HUMAN) if self.intervention else ""
+
+    @property
+    def held(self) -> str:
+        """Why the robot held still; empty: it did not, or that is not known."""
+        return self.author.removeprefix(HOLD) if self.author.startswith(HOLD) else ""
 
 
 @dataclass(frozen=True, slots=True)

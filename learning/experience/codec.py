@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from engram.core.errors import DAMAGED, EngramError, InvalidInputError
-from engram.core.types import ActionSource, MemoryTokens, Transition
+from engram.core.types import HUMAN, ActionSource, MemoryTokens, Transition
 
 _IMAGE, _CONTEXT = "image.", "context."
 _ARRAYS = ("state", "action", "executed_action")
@@ -44,7 +44,7 @@ def decode(data: bytes) -> Transition:
     """Return the transition of :func:`encode`; raises DamagedRecordError.
 
     One that was written before transitions had a source gets the default: an unknown one; and no context, where it was
-    written before they had one.
+    written before they had one. Before they had an author they told only whether a person drove: that has no name.
     """
     try:
         block = bytes(_codec.decode(data))
@@ -54,6 +54,8 @@ def decode(data: bytes) -> Transition:
         images = {name.removeprefix(_IMAGE): t for name, t in tensors.items() if name.startswith(_IMAGE)}
         scalars["source"] = source_from(scalars.get("source", {}))
         scalars["memory_ids"] = tuple(scalars["memory_ids"])
+        if (helped := scalars.pop("intervention", None)) is not None:
+            scalars["author"] = HUMAN if helped else ""
         if (context := scalars.get("context")) is not None:
             stamp_ns, version, ids = context
             tokens, age_s, place, mask = (tensors[_CONTEXT + name] for name in _OF_CONTEXT)

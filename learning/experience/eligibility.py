@@ -12,6 +12,8 @@ UNREADABLE = "stored record damaged"
 WITHOUT_CONTEXT = "nothing read of memory/context"
 """Of a policy that acts on it: it would learn to do without."""
 MISFIT = "of another shape"
+STALE = "weights too far behind"
+"""Of weights that many updates have been taken since, by ``LearnerConfig.most_behind``."""
 ALONE = "the policy alone, without noise"
 """Nobody helped and nothing was tried: it shows only what the policy does anyhow."""
 

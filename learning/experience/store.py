@@ -121,6 +121,24 @@ class ExperienceStore(ExperienceReader):
         """Return how many transitions never came because their robots no longer had them."""
         return int(self._read("SELECT coalesce(sum(missing), 0) FROM skipped")[0][0])
 
+    def unfinished(self, newest: int = 3) -> tuple[int, list[str]]:
+        """Return how many episodes are not whole although their robots went on to others, and the ``newest`` in words.
+
+        They are listed once the rest comes, which may be late. The newest of each robot may still run.
+        """
+        rows = self._read(
+            "SELECT CAST(s.robot_id AS BLOB), CAST(s.boot_id AS BLOB), s.episode, EXISTS (SELECT 1 FROM transitions t "
+            "WHERE t.robot_id = s.robot_id AND t.boot_id = s.boot_id AND t.episode = s.episode AND ended = 1) "
+            "FROM sizes s LEFT JOIN episodes e USING (robot_id, boot_id, episode) WHERE e.number IS NULL "
+            "AND place NOT IN (SELECT max(place) FROM sizes GROUP BY robot_id) ORDER BY place DESC"
+        )
+        told = [
+            f"{robot.decode(errors='replace')}/{boot.decode(errors='replace')}/{episode} "
+            + ("lacks steps" if ended else "has no end")
+            for robot, boot, episode, ended in rows[:newest]
+        ]
+        return len(rows), told
+
     def close(self) -> None:
         """Commit and let go of the file; may be called twice."""
         if self._intake.touched:

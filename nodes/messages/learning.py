@@ -11,7 +11,7 @@ from engram.core.errors import InvalidInputError
 from engram.core.types import ActionSource, Lineage, PolicyManifest, Transition
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.weights import announcements, slices
-from engram.nodes.messages.basics import doubles, from_stamp, header, octets
+from engram.nodes.messages.basics import doubles, from_stamp, header, octets, to_stamp
 from engram.nodes.messages.scene import tokens_from_msg, tokens_to_msg
 from engram.nodes.messages.sensing import color_from_msg, color_to_msg
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
@@ -34,7 +34,8 @@ def transition_to_msg(transition: Transition) -> Experience:
     msg.executed_action = doubles(transition.executed_action)
     msg.reward, msg.reward_source = float(transition.reward), transition.reward_source
     msg.terminated, msg.truncated = bool(transition.terminated), bool(transition.truncated)
-    msg.success, msg.intervention = bool(transition.success), bool(transition.intervention)
+    msg.success, msg.author = bool(transition.success), transition.author
+    msg.chunk_stamp = to_stamp(transition.chunk_ns)
     msg.policy_version, msg.memory_ids = transition.policy_version, list(transition.memory_ids)
     source = transition.source
     msg.policy, msg.lineage, msg.ablation = source.policy, source.lineage, source.ablation
@@ -70,9 +71,10 @@ def transition_from_msg(msg: Experience) -> Transition:
         state=np.array(msg.state, np.float32), action=np.array(msg.action, np.float32),
         executed_action=np.array(msg.executed_action, np.float32), reward=msg.reward,
         reward_source=msg.reward_source, terminated=msg.terminated, truncated=msg.truncated, success=msg.success,
-        intervention=msg.intervention, policy_version=msg.policy_version, memory_ids=tuple(msg.memory_ids),
+        author=msg.author, policy_version=msg.policy_version, memory_ids=tuple(msg.memory_ids),
         source=ActionSource(msg.policy, msg.lineage, msg.ablation, tuple(msg.covered_cameras)),
         context=tokens_from_msg(msg.context) if msg.context.count else None,
+        chunk_ns=from_stamp(msg.chunk_stamp),
     )  # fmt: skip
 
 

@@ -18,13 +18,14 @@ MEASUREMENT = {"episodes": 2, "success": {"successes": 1, "n": 2, "rate": 0.5, "
 @pytest.fixture
 def learner(tmp_path):
     store = ExperienceStore(tmp_path / "experience")
-    for number, (success, version, helped) in enumerate([(False, "v1", 0), (True, "v1", 3), (True, "v2", 0)]):
+    goals = [(False, "v1", []), (True, "v1", ["human:ann", "human:ben", "human:ann"]), (True, "v2", [])]
+    for number, (success, version, by_hand) in enumerate(goals):
         steps = [
-            replace(step, policy_version=version, instruction="put the red cube in the bin", intervention=i < helped)
-            for i, step in enumerate(episode(number, success=success))
+            replace(step, policy_version=version, instruction="put the red cube in the bin", author=author)
+            for step, author in zip(episode(number, success=success), by_hand + [version] * 4, strict=False)
         ]
         store.append(steps)
-    store.append([replace(step, instruction="press the red button", intervention=False) for step in episode(3)])
+    store.append([replace(step, instruction="press the red button", author="") for step in episode(3)])
     store.commit()
     store.close()
     return tmp_path
@@ -32,7 +33,8 @@ def learner(tmp_path):
 
 def test_goals_tell_kind_version_outcome_and_help(learner):
     *rest, last = goals_of(learner / "experience")
-    assert rest == [Goal(1, "in", "v1", False, 0.0), Goal(2, "in", "v1", False, 0.75), Goal(3, "in", "v2", True, 0.0)]
+    helped = Goal(2, "in", "v1", False, 0.75, {"ann": 0.5, "ben": 0.25})
+    assert rest == [Goal(1, "in", "v1", False, 0.0), helped, Goal(3, "in", "v2", True, 0.0)]
     assert last.kind == "pressed"
 
 
@@ -54,8 +56,10 @@ def test_the_picture_names_what_it_shows(learner, tmp_path, capsys):
     assert main(["plot", str(learner), "--output", str(picture), "--tensorboard", str(board), "--window", "2"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (told["goals"], told["successes"], told["helped"], told["versions"]) == (4, 2, 1, ["v1", "v2", "base"])
+    assert told["helped_by"] == {"ann": 1, "ben": 1}
     ElementTree.parse(picture)
-    assert "helped steps" in (drawn := picture.read_text()) and "measured, not practised on" in drawn
+    drawn = picture.read_text()
+    assert all(f"<!-- {words} -->" in drawn for words in ("helped steps", "measured, not practised on", "ann", "ben"))
     assert list(board.glob("events.*"))
     assert main(["plot", str(learner), "--output", str(picture), "--tensorboard", str(board)]) == 2
     assert "holds other files; name a new folder" in capsys.readouterr().err

@@ -104,7 +104,7 @@ class ExperienceStoreContract:
         store.append(episode(0))
         store.commit()
         (steps,) = store.episodes()
-        assert [t.intervention for t in steps] == [False, True, False, True]
+        assert [(t.intervention, t.person) for t in steps] == [(False, ""), (True, "ann")] * 2
         assert all((t.executed_action == t.action * np.float32(0.5)).all() for t in steps)
 
     def test_commit_of_nothing_repeats_the_acknowledgement(self, store):

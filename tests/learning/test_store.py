@@ -291,11 +291,34 @@ def test_a_store_of_version_1_is_migrated_and_its_episodes_are_of_an_unknown_sou
     store = ExperienceStore(tmp_path)
     assert [info.sources for info in store.catalogue()] == [(ActionSource(),)]
     assert [one.source for one in store.episode(1)] == [ActionSource()] * 4
+    assert [(one.intervention, one.author, one.chunk_ns) for one in store.episode(1)[:2]] == [
+        (False, "", 0), (True, "human:", 0),
+    ]  # fmt: skip
     store.append(episode(1))
     assert store.commit() == {("panda", "boot"): 8}
     assert [info.sources for info in store.catalogue()] == [(ActionSource(),), (OWN,)]
     store.close()
     ExperienceStore(tmp_path).close()  # and not a second time
+
+
+def test_an_episode_without_an_end_is_named_once_its_robot_went_on_and_a_late_end_lists_it(tmp_path):
+    store = ExperienceStore(tmp_path)
+    *steps, end = episode(0)
+    store.append(steps)
+    store.commit()
+    assert store.unfinished() == (0, [])  # it may still run
+    store.append(episode(1, robot="ur5"))
+    store.append([one for one in episode(1) if one.step != 1])
+    store.append(episode(2))
+    store.commit()
+    assert store.unfinished() == (2, ["panda/boot/1 lacks steps", "panda/boot/0 has no end"])
+    assert store.unfinished(newest=1) == (2, ["panda/boot/1 lacks steps"])
+    assert [(info.robot_id, info.episode) for info in store.catalogue()] == [("ur5", 1), ("panda", 2)]
+    store.append([end])
+    store.commit()
+    assert store.unfinished() == (1, ["panda/boot/1 lacks steps"])
+    assert [one.step for one in store.episode(store.catalogue()[-1].number)] == [0, 1, 2, 3]
+    store.close()
 
 
 def test_an_episode_that_was_called_off_is_listed_as_judged_by_nobody(tmp_path):

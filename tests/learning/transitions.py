@@ -57,7 +57,7 @@ def episode(
                 terminated=last and not truncated,
                 truncated=last and truncated,
                 success=last and success,
-                intervention=step % 2 == 1,
+                author="human:ann" * (step % 2),
                 policy_version="base",
                 memory_ids=("object_0001", ""),
                 source=source,
@@ -85,9 +85,10 @@ def assert_same[T: (Transition, MemoryTokens)](first: T, second: T) -> None:
 
 
 def encode_version_1(transition: Transition) -> bytes:
-    """Return ``transition`` as it was encoded before transitions had a source."""
+    """Return ``transition`` as it was encoded before transitions had a source, or an author with a name."""
     block = bytes(codec._codec.decode(codec.encode(transition)))
     header = json.loads(block[8 : 8 + int.from_bytes(block[:8], "little")])
     values = json.loads(header["__metadata__"]["transition"])
-    del values["source"]
+    values["intervention"] = transition.intervention
+    del values["source"], values["author"], values["chunk_ns"]
     return codec._codec.encode(save(load(block), metadata={"transition": json.dumps(values)}))

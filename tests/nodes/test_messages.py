@@ -321,11 +321,11 @@ def test_memory_tokens(k):
 def test_transition():
     transition = Transition(
         "r", "b", 3, 4, 5, 6, "reach", "go", {"front": RNG.integers(0, 255, (4, 5, 3), dtype=np.uint8)},
-        f32(15), f32(7), f32(7), 0.5, "oracle", False, True, False, True, "v", ("m",),
+        f32(15), f32(7), f32(7), 0.5, "oracle", False, True, False, "human:ann", "v", ("m",),
         ActionSource("base", "0" * 16, "zeroed", ("front", "wrist")),
     )  # fmt: skip
     read = MemoryTokens(6, 9, f32(2, 5), f32(2), f32(2, 3), np.array([True, False]), ("object_0001", ""))
-    for one in (transition, replace(transition, context=read)):
+    for one in (transition, replace(transition, context=read, chunk_ns=5 * 10**9 + 7)):
         assert same(messages.transition_from_msg(through(messages.transition_to_msg(one))), one)
     msg = messages.transition_to_msg(replace(transition, context=read))
     msg.context.tokens = msg.context.tokens[:-1]

@@ -83,6 +83,19 @@ class ReadsContext(EyesAndNoise):
     reads_context = True
 
 
+class Fails(EyesAndNoise):
+    """Has an error for every goal, and no answer."""
+
+    def reset(self, instruction, episode=0, seed=0):
+        super().reset(instruction, episode, seed)
+        self.instruction = instruction
+
+    def act(self):
+        if not self.instruction:  # the node warms its policies up
+            return super().act()
+        raise ValueError("no answer")
+
+
 class Counts(EyesAndNoise, FeaturePolicy):
     """Its only feature is how many steps of its episode it has observed."""
 

@@ -130,12 +130,12 @@ class Graph:
 
         return self.wait(said, timeout_s, f"{name} says {words!r}")
 
-    def start(self, executable: str, *words: str, **parameters: Any) -> NodeProcess:
+    def start(self, executable: str, *words: str, remap: tuple[str, ...] = (), **parameters: Any) -> NodeProcess:
         """Start one node with ``words`` on its command line; "__" in a parameter's name stands for "."."""
         named = {k.replace("__", "."): v for k, v in parameters.items()}
         if executable == "safety_node":  # a stop that one test leaves latched is none for the next
             named.setdefault("stop_folder", self.stop_folder)
-        process = NodeProcess(executable, named, self.domain, words=words)
+        process = NodeProcess(executable, named, self.domain, words=words, remap=remap)
         self.processes.append(process)
         return process
 

@@ -39,7 +39,7 @@ def episode(number: int, steps: int, cameras=("front",), size=8, source=OWN) -> 
             {name: rng.integers(0, 255, (size, size, 3), dtype=np.uint8) for name in cameras},
             rng.random(15, dtype=np.float32),
             rng.random(7, dtype=np.float32), rng.random(7, dtype=np.float32), float(step == steps - 1), "oracle",
-            step == steps - 1, False, step == steps - 1, False, "v0", (), source,
+            step == steps - 1, False, step == steps - 1, "v0", "v0", (), source,
         )
         for step in range(steps)
     ]  # fmt: skip

@@ -20,10 +20,10 @@ from tf2_msgs.msg import TFMessage
 from engram.app import cli
 from engram.benchmarks.faults_policy import SPEED
 from engram.core.durable import unseal
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import ActionChunk as CoreChunk
 from engram.core.types import CameraFrame, EpisodeStatus, MemoryTokens, Observation, PolicyManifest, Pose
 from engram.core.types import Verdict as CoreVerdict
-from engram.learning.motion_correction import MotionCorrection
 from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.learning.weights.announcements import announced
 from engram.learning.weights.keys import load_private_key, make_signing_key
@@ -72,18 +72,25 @@ class Robot:
         self.publish(step, **kwargs)
         self.graph.spin(0.1)
 
-    def publish(self, step, image=None, state="running", color=True, episode=1):
+    def publish(self, step, image=None, state="running", color=True, episode=1, frame="front_optical_frame"):
         stamp = step * STEP_NS
         status = EpisodeStatus(stamp, "robot0", episode, "", "go", step, state, state == "succeeded")
         if self.tells:
             self.status.publish(messages.status_to_msg(status))
         pose = Pose(np.zeros(3), np.array([1.0, 0, 0, 0]))
         self.tf.publish(TFMessage(transforms=[messages.pose_to_transform(pose, "front_optical_frame", stamp)]))
-        self.info.publish(messages.camera_info_to_msg(np.eye(3), 8, 8, stamp, "front_optical_frame"))
+        self.info.publish(messages.camera_info_to_msg(np.eye(3), 8, 8, stamp, frame))
         if color:
-            good = messages.color_to_msg(np.zeros((8, 8, 3), np.uint8), stamp, "front_optical_frame")
+            good = messages.color_to_msg(np.zeros((8, 8, 3), np.uint8), stamp, frame)
             self.color.publish(good if image is None else image)
         self.joints.publish(messages.joints_to_msg(joints(stamp_ns=stamp)))
+
+
+def context(step):
+    return messages.tokens_to_msg(MemoryTokens(
+        step * STEP_NS, 1, np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros((1, 3), np.float32),
+        np.ones(1, bool), ("a",),
+    ))  # fmt: skip
 
 
 def test_a_malformed_image_and_a_missing_camera_are_named_and_the_node_goes_on(graph):
@@ -120,10 +127,7 @@ def test_who_acts_on_memory_context_waits_in_lock_step_for_one_that_is_fresh_and
     graph.matched(contexts)
 
     def tell(step):
-        contexts.publish(messages.tokens_to_msg(MemoryTokens(
-            step * STEP_NS, 1, np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros((1, 3), np.float32),
-            np.ones(1, bool), ("a",),
-        )))  # fmt: skip
+        contexts.publish(context(step))
 
     begun = EpisodeStatus(5 * STEP_NS, "robot0", 1, "", "go", 5, "running")
     robot.status.publish(messages.status_to_msg(begun))
@@ -506,23 +510,39 @@ def test_a_goal_whose_simulation_goes_away_ends_although_its_clock_stands_still(
 
 @pytest.mark.parametrize(
     ("lost", "reason"),
-    [("joints", "joints_lost: no valid"), ("color", "camera_lost: "), ("safety", "safety_lost: nothing")],
+    [
+        ("joints", "joints_lost: no valid"),
+        ("color", "camera_lost: "),
+        ("tf", "tf_lost: "),
+        ("memory", "memory_lost: "),
+        ("policy", "policy_lost: no answer"),
+        ("safety", "safety_lost: nothing"),
+    ],
 )
-def test_a_goal_that_loses_joints_a_camera_or_the_safety_node_fails_with_the_reason(graph, lost, reason):
+def test_a_goal_that_loses_a_part_of_what_it_needs_fails_with_the_reason(graph, lost, reason):
     """A recording that is played stands in for no safety node."""
-    writers = ["safety/executed=safety_node"] if lost == "safety" else [""]
-    robot = Robot(graph, lockstep=False, lost_after_s=3.0, status_timeout_s=100.0, writers=writers)
+    own = {
+        "memory": {"policy": "tests.ros.policies:ReadsContext", "memory": "wait"},
+        "policy": {"policy": "tests.ros.policies:Fails", "policy_timeout_s": 1.0},
+        "safety": {"writers": ["safety/executed=safety_node"]},
+    }
+    robot = Robot(graph, lockstep=False, lost_after_s=3.0, status_timeout_s=100.0, **own.get(lost, {}))
     executed = graph.node.create_publisher(ActionChunk, "safety/executed", qos.SENSOR)
+    contexts = graph.node.create_publisher(MemoryContext, "memory/context", qos.COMMAND)
+    graph.matched(contexts)
+    for step in (1, 2):
+        contexts.publish(context(step))
     robot.show(1)
     _, result = send_goal(graph, "go right")
     robot.show(2)
     said = []
-    for _ in range(200):  # the rest goes on
+    for step in range(3, 200):  # the rest goes on
         if lost == "joints":
-            status = EpisodeStatus(3 * STEP_NS, "robot0", 1, "", "go", 3, "running")
+            status = EpisodeStatus(step * STEP_NS, "robot0", 1, "", "go", step, "running")
             robot.status.publish(messages.status_to_msg(status))
         else:
-            robot.publish(3, color=lost != "color")
+            frame = "mended" if lost == "tf" else "front_optical_frame"  # nobody says where that is
+            robot.publish(step, color=lost != "color", frame=frame)
         executed.publish(ActionChunk(policy_version="v0"))
         graph.spin(0.2)
         said.append(graph.message("policy_node"))
@@ -616,10 +636,7 @@ def test_what_others_say_was_executed_or_remembered_becomes_no_experience(graph,
     for step in range(100, 104):
         execute(stranger, step - 50, 0.9)
         execute(stranger, step, 0.9)
-        contexts.publish(messages.tokens_to_msg(MemoryTokens(
-            step * STEP_NS, 1, np.zeros((1, 4), np.float32), np.zeros(1, np.float32), np.zeros((1, 3), np.float32),
-            np.ones(1, bool), ("a",),
-        )))  # fmt: skip
+        contexts.publish(context(step))
         robot.show(step)
         execute(safety, step, 0.1)
         execute(stranger, step - 50, 0.9)

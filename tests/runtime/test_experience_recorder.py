@@ -74,7 +74,9 @@ def test_two_steps_by_hand(kinematics):
     first, last = episode.out
     assert (first.step, first.episode, first.reward, first.terminated) == (0, 1, 0.0, False)
     assert (last.step, last.reward, last.terminated, last.success, last.truncated) == (1, 1.0, True, True, False)
-    assert (first.intervention, last.intervention) == (False, True)
+    assert [(t.author, t.intervention, t.person) for t in (first, last)] == [
+        ("v1", False, ""), ("human:ann", True, "ann"),
+    ]  # fmt: skip
     np.testing.assert_allclose(last.action, 0.1, rtol=1e-6)  # row 1 was proposed
     np.testing.assert_allclose(last.executed_action, -0.5)  # the human's was executed
     assert (last.policy_version, last.memory_ids, last.images["front"].max()) == ("v1", ("m",), 1)
@@ -95,6 +97,34 @@ def test_the_chunk_that_answers_a_step_proposes_for_it_and_a_late_one_does_not(k
     episode.chunk(4)  # too late: step 4 was executed by the row of the chunk before
     episode.recorder.became(episode.status(5))
     np.testing.assert_allclose([t.action[0] for t in episode.out], [0.0, 0.1, 0.2, 0.0, 0.1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("every", "planned"), [(3, [0, 0, 0, 3, 3]), (1, [0, 1, 2, 3, 4])])
+def test_a_step_tells_at_which_step_its_action_was_planned(kinematics, every, planned):
+    """So a policy that plans anew at every step is told apart from one that executes three actions of a plan."""
+    episode = Episode(kinematics)
+    for step in range(5):
+        episode.observe(step)
+        if step % every == 0:
+            episode.chunk(step)
+        episode.execute(step, 0.0)
+    episode.recorder.became(episode.status(5))
+    assert [t.chunk_ns // STEP_NS for t in episode.out] == planned
+
+
+def test_a_step_tells_why_the_robot_held(kinematics):
+    episode = Episode(kinematics)
+    episode.observe(0)
+    episode.execute(0, 0.0, "hold:no_command")
+    episode.observe(1, state="held")
+    episode.chunk(1)
+    episode.execute(1, 0.3)
+    episode.observe(2)
+    episode.execute(2, 0.0)
+    episode.recorder.became(episode.status(3))
+    assert [(t.held, t.person, t.chunk_ns // STEP_NS) for t in episode.out] == [
+        ("no_command", "", 0), ("cell", "", 1), ("", "", 1),
+    ]  # fmt: skip
 
 
 def test_a_step_waits_for_what_was_executed_whatever_the_order(kinematics):
@@ -259,7 +289,8 @@ def test_a_goal_that_was_called_off_is_told_as_judged_by_nobody(kinematics, stat
     episode.execute(0, 0.0)
     episode.recorder.became(EpisodeStatus(STEP_NS, "r", 1, "", "put the cube in the bin", 1, state))
     (last,) = episode.out
-    assert (last.reward_source != UNJUDGED) == judged and last.truncated == (state != "succeeded")
+    assert (last.reward_source != UNJUDGED) == judged
+    assert (last.terminated, last.truncated) == (judged, not judged)
 
 
 @pytest.mark.parametrize("clock", [1, 2])
