@@ -10,6 +10,8 @@ export MUJOCO_GL ?= egl
 export OMP_NUM_THREADS ?= 1
 # Processes among which `make test` shares out the tests (tests/workers.py); each holds about 2 GB.
 WORKERS ?= 2
+# Parts of the proofs that `make prove` runs (engram prove --help).
+PARTS ?= loop memory policy faults learner gate promise
 
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,8 +40,8 @@ bench: setup  ## every table in benchmarks/: ours, peer, limit, ratio
 	@failed=0; for part in sim loop perception memory stores eviction policy chunking learner; do \
 		$(BIN)/engram bench $$part $(ARGS) || failed=1; done; exit $$failed
 
-prove: setup  ## the figures of loop, memory and policy from their seeds (hours); ARGS=--quick: smaller runs
-	@failed=0; for part in loop memory policy; do $(BIN)/engram prove $$part $(ARGS) || failed=1; done; exit $$failed
+prove: setup  ## every figure from its seeds (days); PARTS=gate: that part alone; ARGS=--quick: smaller runs
+	@failed=0; for part in $(PARTS); do $(BIN)/engram prove $$part $(ARGS) || failed=1; done; exit $$failed
 
 clean:  ## remove caches and build outputs, keep .venv
 	@rm -rf build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

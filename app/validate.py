@@ -21,7 +21,7 @@ from engram.core.errors import InvalidInputError
 from engram.learning.weights.gate_verdict import GateVerdict, verdict_path
 from engram.validation.following import judged_on
 from engram.validation.gate import PROMOTE, GateConfig
-from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
+from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of, with_taught
 from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress
 from engram.validation.validate import validate as run_gate
@@ -41,7 +41,8 @@ class ValidateConfig:
     """Folder of a learner (its parameter folder): what drives now is its own, and its policy/promote finds the
     verdict there."""
     tasks: tuple[str, ...] = ()
-    """Tasks or suites on which the candidate has to hold its ground; default: all that either was trained on."""
+    """Tasks or suites on which the candidate has to hold its ground; default: all that either was trained on, and with
+    --learner all that the learner was taught since."""
     on: str = ""
     """The gap that the robot has to the tabletop, where one is known, as of engram improve: none, turned,
     turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, careful, or a .json file of engram identify.
@@ -96,6 +97,8 @@ def validate(config: ValidateConfig) -> int:
     on = config.on or (judged_on(work) if config.learner is not None else "") or NOMINAL
     print(f"on a robot that differs by: {on}", file=sys.stderr)
     tasks = config.tasks or tasks_of(candidate, drives)
+    if config.learner is not None and not config.tasks:
+        tasks = with_taught(tasks, learner)
     console = Console(stderr=True)
 
     def told(progress: Progress) -> None:

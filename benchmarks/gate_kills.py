@@ -19,6 +19,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,12 +95,12 @@ class Account:
     """Kills of the gate after which a worker ran on."""
 
 
-def make_learner(folder: Path) -> None:
-    """Make a learner's folder: what drives is ``base``, the candidate differs from it by one in a million."""
+def make_learner(folder: Path, candidates: Sequence[str] = ("candidate",)) -> None:
+    """Make a learner's folder: what drives is ``base``, candidates differ from it by one or more in a million."""
     weights, lineage = load_file(policy_folder("base") / WEIGHTS), open_policy("base").lineage
     library = WeightsLibrary(folder / "weights")
-    for version, factor in (("v0", 1.0), ("candidate", 1.0 + 1e-6)):
-        data = save({name: value * np.float32(factor) for name, value in weights.items()})
+    for number, version in enumerate(("v0", *candidates)):
+        data = save({name: value * np.float32(1.0 + 1e-6 * number) for name, value in weights.items()})
         library.add(data, make_manifest(data, version, lineage=lineage))
     library.approve("v0", "test")
     library.close()

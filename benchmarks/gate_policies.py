@@ -3,8 +3,9 @@
     python -m engram.benchmarks.gate_policies [--quick]
 
 The candidates are made from ``base`` (:mod:`engram.benchmarks.gate_planted`), which drives, and tried on the six
-tabletop tasks as ``engram validate`` does it. Where a better one is offered, a worn ``base`` drives. Results are kept
-in ``work``: an interrupted run goes on. Prints a table; the last line is JSON, which also goes to
+tabletop tasks as ``engram validate`` does it. Where a better one is offered, a worn ``base`` drives: its weights have
+noise, and the candidate has less of it. They are no earlier and later checkpoints of one training. Results are kept in
+``work``: an interrupted run goes on. Prints a table; the last line is JSON, which also goes to
 benchmarks/results/gate_policies.json.
 """
 
@@ -107,7 +108,7 @@ def decided(name: str, config: GatePoliciesBenchmark, group: int = 0) -> dict[st
         report = verdict.report
         row |= {"decision": verdict.decision, "reason": verdict.reason, "pairs": report["pairs"]}
         row |= {"minutes": round(report["seconds"] / 60, 2), "episodes_run": report["episodes_run"]}
-        row |= {"tasks": report["tasks"]}
+        row |= {"tasks": report["tasks"], "breaches": report["breaches"]}
     except WeightsError as error:
         row |= {"decision": REJECT, "reason": str(error).split(": ", 1)[-1], "pairs": 0, "minutes": 0.0}
     kept.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,8 @@ Simulation, policy and safety run in lock-step over Fast DDS and write down when
 (one monotonic clock). Rendering lies before the camera's stamp; the network's forward pass is a stage of its own.
 What is left is our overhead: conversions, queues, three hops between processes, controller and safety filter.
 The raw loops (see ``loop_raw``) take turns with the episodes, block by block, so that the machine's other work meets
-both; intervals come from resampling whole blocks.
+both; intervals come from resampling whole blocks. Each block has the same episodes twice: alone, and while a gate node
+validates beside them (see ``loop_gate``).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -27,6 +28,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from engram.benchmarks.loop_gate import GateBeside
 from engram.benchmarks.loop_raw import LAYOUTS, RawLoop
 from engram.benchmarks.report import save_report
 from engram.core.provenance import machine
@@ -36,7 +38,10 @@ from engram.runtime.latency import read_trace
 RESULTS = Path(__file__).resolve().parent / "results" / "loop.json"
 TARGET_RATIO, TARGET_LAYOUT = 1.5, "rest_later"
 """Our overhead at p99 over that of the raw loop that sends the same bytes, in our order, through the same processes."""
-OVERHEAD, NOT_DUE = "overhead, chunk due", "camera -> command, no chunk due"
+GATE_TARGET = 1.2
+"""Time from camera to command at p99, where a chunk is due, with a gate beside the loop over that without."""
+DUE, OVERHEAD, NOT_DUE = "camera -> command, chunk due", "overhead, chunk due", "camera -> command, no chunk due"
+ALONE, BESIDE = "alone", "beside the gate"
 RAW_PERIOD_S = 0.02
 """Pause between raw round trips: about the time that a step of ours takes."""
 TASKS = ("reach", "push_to_mark", "pick_place", "stack", "open_drawer", "press_button")
@@ -54,7 +59,8 @@ class LoopBenchmark:
     policy: str = "base"
     """Checkpoint's name or folder, or package.module:attribute."""
     blocks: int = 20
-    """Blocks; each is one episode of every task (seeds 0, 1, 2, ...), then ``rounds`` of every raw loop."""
+    """Blocks; each is one episode of every task (seeds 0, 1, 2, ...), the same while a gate validates, in turns first,
+    and then ``rounds`` of every raw loop."""
     rounds: int = 40
     """Round trips of each raw loop in a block."""
     image_size: int = 128
@@ -97,23 +103,36 @@ def _active(client: LoopClient) -> bool:
     return all(said.values.get("state") == "active" for said in client.diagnostics.values())
 
 
-def run_blocks(config: LoopBenchmark, folder: Path) -> tuple[dict[str, Blocks], list[int]]:
-    """Take turns; return layout -> round trips [ms], and when each block ended [monotonic ns]."""
+def run_blocks(config: LoopBenchmark, folder: Path) -> tuple[dict[str, Blocks], list[tuple[str, int]]]:
+    """Take turns; return layout -> round trips [ms], and of each run of episodes how it ran and its end [monotonic
+    ns]."""
     raw: dict[str, Blocks] = {layout: [] for layout in LAYOUTS}
-    ends: list[int] = []
+    ends: list[tuple[str, int]] = []
     with ExitStack() as stack:
         loops = {}
         for layout in LAYOUTS:
             loops[layout] = RawLoop(layout, config.image_size, RAW_PERIOD_S, config.policy)
             stack.callback(loops[layout].close)
         client = stack.enter_context(running_nodes(config, folder))
+        gate = GateBeside(client, folder / "learner", config.blocks + 1)
+        stack.callback(gate.close)
+        gate.get_ready()
         for block in track(range(config.blocks), "blocks", console=Console(stderr=True)):
-            for number, task in enumerate(TASKS):
-                client.run_episode(task, block * len(TASKS) + number, 300.0)
+            for way in (ALONE, BESIDE) if block % 2 == 0 else (BESIDE, ALONE):
+                with gate.validating() if way == BESIDE else nullcontext():
+                    for number, task in enumerate(TASKS):
+                        client.run_episode(task, block * len(TASKS) + number, 300.0)
+                ends.append((way, time.monotonic_ns()))
             for layout, loop in loops.items():
                 raw[layout].append(loop.rounds_ms(config.rounds))
-            ends.append(time.monotonic_ns())
     return raw, ends
+
+
+def of_way(measured: dict[str, Blocks], ways: Sequence[str], way: str) -> dict[str, Blocks]:
+    """Return of ``measured`` the blocks that ran one way, where ``ways`` says how each ran."""
+    return {
+        name: [one for one, its in zip(blocks, ways, strict=True) if its == way] for name, blocks in measured.items()
+    }
 
 
 def stages(folder: Path, ends: list[int]) -> dict[str, Blocks]:
@@ -138,7 +157,7 @@ def stages(folder: Path, ends: list[int]) -> dict[str, Blocks]:
     split = {name: {s: end[s] - begin[s] for s in due} for name, (begin, end) in passed.items()}
     whole = {s: back[s] - show[s] for s in back if s in show}
     return {
-        "camera -> command, chunk due": blocks({s: whole[s] for s in due}),
+        DUE: blocks({s: whole[s] for s in due}),
         **{name: blocks(took) for name, took in split.items()},
         OVERHEAD: blocks({s: whole[s] - split["  forward pass"][s] for s in due}),
         NOT_DUE: blocks({s: whole[s] for s in whole if s not in policy["chunk sent"]}),
@@ -183,6 +202,28 @@ def figures(measured: dict[str, Blocks]) -> list[dict[str, object]]:
     return rows
 
 
+def gate_figures(alone: dict[str, Blocks], beside: dict[str, Blocks]) -> list[dict[str, object]]:
+    """Return the time from camera to command beside a gate, and its ratio to that without; blocks are paired."""
+    count, rows = len(alone[DUE]), []
+    chosen = np.random.default_rng(0).integers(0, count, (DRAWS, count))
+    for name, label, target in ((DUE, "chunk_due", GATE_TARGET), (NOT_DUE, "no_chunk_due", None)):
+        (with_50, with_99), (bare_50, bare_99) = (
+            map(float, np.percentile(np.concatenate(way[name]), (50, 99))) for way in (beside, alone)
+        )
+        draws, bare, n = (
+            draws_of(beside[name], chosen, 99),
+            draws_of(alone[name], chosen, 99),
+            len(np.concatenate(beside[name])),
+        )
+        row = {"name": f"loop_beside_the_gate_{label}_ms", "value": round(with_99, 3), "p50": round(with_50, 3)}
+        rows.append({**row, "interval": _interval(draws), "n": n, "target": None, "met": None})
+        ratio = with_99 / bare_99
+        row = {"name": f"loop_beside_the_gate_over_alone_{label}_p99", "value": round(ratio, 3)}
+        row |= {"p50": round(with_50 / bare_50, 3), "interval": _interval(draws / bare), "n": n}
+        rows.append({**row, "target": target, "met": None if target is None else ratio <= target})
+    return rows
+
+
 def _interval(draws: np.ndarray) -> list[float]:
     return [round(float(v), 3) for v in np.percentile(draws, (2.5, 97.5))]
 
@@ -199,9 +240,11 @@ def main(config: LoopBenchmark | None = None) -> None:
     where = machine()  # with the load before the measurement
     with tempfile.TemporaryDirectory() as folder:
         raw, ends = run_blocks(config, Path(folder))
-        measured = stages(Path(folder), ends) | raw
-    print_table(measured)
-    save_report(config.output, "loop", where, config, figures=figures(measured), seed=0)
+        both, ways = stages(Path(folder), [end for _, end in ends]), [way for way, _ in ends]
+    alone, beside = (of_way(both, ways, way) for way in (ALONE, BESIDE))
+    print_table(alone | raw | {f"{name}, {BESIDE}": beside[name] for name in (DUE, NOT_DUE)})
+    rows = figures(alone | raw) + gate_figures(alone, beside)
+    save_report(config.output, "loop", where, config, figures=rows, seed=0)
 
 
 if __name__ == "__main__":

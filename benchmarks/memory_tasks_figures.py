@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from engram.benchmarks.memory_tasks import MemoryTasksBenchmark
 
 OURS = "ours"
-SOLVED, SOLVED_TASKS, GAIN = 0.90, 9, 0.40
-"""Targets: so many tasks with at least this success, and so much more than without memory in the mean."""
+SOLVED, SOLVED_TASKS, MEAN, GAIN = 0.90, 10, 0.95, 0.40
+"""Targets: so many tasks with at least this success, least mean success, and so much more than without memory."""
 MEMORYLESS = "none"
 """The arm that learnt to act by the present alone; a memory that is emptied is a state that training never saw."""
 Found = dict[str, dict[str, Rate]]
@@ -36,7 +36,8 @@ def figures(found: Found, config: MemoryTasksBenchmark) -> list[dict[str, Any]]:
     for arm, tasks in found.items():
         for suite, names in (("memory_tasks", memory), ("markovian_tasks", plain)):
             if arm not in config.conditions and names and all(name in tasks for name in names):
-                out.append(figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names])))
+                least = MEAN if (arm, suite) == (OURS, "memory_tasks") else None
+                out.append(figure(f"{suite}_mean_{arm}", mean_rate([tasks[name] for name in names]), least))
     ours = found[OURS]
     there = [name for name in memory if name in ours]
     out += [figure(f"{name}_ours", ours[name], SOLVED) for name in there]

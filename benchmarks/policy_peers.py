@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class PeersBenchmark:
     work: Path = Path("runs/policy_peers")
     """Folder of trainings and finished evaluations."""
     quick: bool = False
-    """A minute of training and two episodes a task."""
+    """Two minutes of training and two episodes a task."""
     output: Path = RESULTS / "policy_peers.json"
     """Where the JSON goes."""
 
@@ -84,7 +84,7 @@ def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:
     spent = float(spent_file.read_text()) if spent_file.exists() and last.exists() else 0.0
     if spent >= minutes:
         return last
-    words = ["lerobot-train", "--save_freq", str(SAVE_STEPS), "--steps", "10000000"]
+    words = ["lerobot-train", "--save_freq", str(2 if config.quick else SAVE_STEPS), "--steps", "10000000"]
     if last.exists():
         words += ["--resume=true", f"--config_path={last / 'train_config.json'}"]
     else:
@@ -156,7 +156,9 @@ def main(config: PeersBenchmark | None = None) -> None:
     from engram.policies.opening import checkpoint_folder
 
     card = json.loads((checkpoint_folder(config.ours) / CARD).read_text())
-    minutes = 1.0 if config.quick else config.minutes or core_minutes(card)
+    minutes = config.minutes or core_minutes(card)
+    if config.quick:
+        config, minutes = replace(config, episodes=2), 2.0
     with ThreadPoolExecutor(len(config.peers)) as threads:
         folders = dict(zip(config.peers, threads.map(lambda p: train(p, config, minutes), config.peers), strict=True))
     policies = {"ours": config.ours, **({"memoryless": config.memoryless} if config.memoryless else {})}

@@ -10,6 +10,7 @@ folder, for ``engram eval FOLDER --tasks all``.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,8 @@ class EngramConfig:
     """Processes that record."""
     work: Path = Path("runs/engram")
     """Folder of recordings and policy."""
+    record_only: bool = False
+    """Train nothing; the last line tells the folder of the dataset as JSON."""
 
     def __post_init__(self) -> None:
         for name in ("see_steps", "steps", "workers"):
@@ -186,7 +189,8 @@ def trained(config: EngramConfig) -> Path:
 
 def main() -> None:
     """Train from the command line; the last line is the policy's folder."""
-    print(trained(tyro.cli(EngramConfig)))
+    config = tyro.cli(EngramConfig)
+    print(json.dumps({"dataset": str(recorded(config))}) if config.record_only else trained(config))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 Both policies run the same scenes. On every task the gate tests two things at once and after every pair of episodes:
 that the candidate is not worse by ``margin`` or more, and that it is worse. Both are tested on successes, and on
-progress: how near an episode came to success, 0 to 1 (partial credit; arXiv:2603.13616 tests on it alone). The gate
-promotes when the first is shown on every task, and rejects when the second is shown on one. Promoting needs every test,
-so each may use the whole error rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share
-theirs (Bonferroni). The tests hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
+progress: how near an episode came to success, 0 to 1 (partial credit; arXiv:2603.13616 tests on it alone). Over all
+tasks together, both are tested on how much the safety filter has to intervene. The gate promotes when the first is
+shown of everything, and rejects when the second is shown of anything. Promoting needs every test, so each may use the
+whole error rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share theirs (Bonferroni).
+The tests hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from engram.core.errors import InvalidInputError, unknown_name
 OPEN, PROMOTE, REJECT, NOT_SHOWN = "open", "promote", "reject", "not_shown"
 GAIN_DIGITS = 4
 """Digits after the point to which a difference of progress is kept, and tested."""
-SAFETY, IDLE = "safety", "idle robot"
-"""Names of the tests that no task has: breaches of limits, and whether the candidate does anything at all."""
+SAFETY = "safety"
+"""Name of the test that no task has: whether the safety filter has to intervene more."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class GateConfig:
     false_rejection: float = 0.05
     """Probability that a candidate is rejected that is as good on every task, at most."""
     breach_margin: float = 0.05
-    """So much larger may be the share of episodes in which the safety filter refused a command."""
+    """In such a larger share of the control steps may the safety filter intervene, where an episode in which it refused
+    a command counts whole."""
     budget: int = 200
     """Pairs of episodes a task; what is not shown then, is not shown."""
 
@@ -86,7 +88,7 @@ class Gate:
             raise InvalidInputError(f"Gate.tasks: {', '.join(tasks) or '(none)'}, expected one or more, each once")
         self.config = config or GateConfig()
         self.tasks = {task: TaskEvidence(task) for task in tasks}
-        self.breaches = [0, 0]  # episodes with one: the candidate's, those of the policy that drives
+        self.breaches = [0.0, 0.0]  # sums over the episodes: the candidate's, those of the policy that drives
         self.pairs, self.idle_pairs = 0, 0
         margins = (self.config.margin, self.config.progress_margin)
         self._not_worse = {
@@ -100,7 +102,7 @@ class Gate:
         task: str,
         candidate: bool,
         approved: bool,
-        breaches: tuple[bool, bool] = (False, False),
+        breaches: tuple[float, float] = (0.0, 0.0),
         progress: tuple[float, float] | None = None,
     ) -> None:
         """Take what came of one scene.
@@ -109,7 +111,7 @@ class Gate:
             task: one of the gate's.
             candidate: whether the candidate succeeded.
             approved: whether the policy that drives did.
-            breaches: whether the safety filter refused a command of either.
+            breaches: how much the safety filter had to intervene with either, 0 to 1.
             progress: how near each came to success, 0 to 1; None: 1 where it succeeded, else 0.
         """
         if task not in self.tasks:
@@ -125,7 +127,7 @@ class Gate:
         for name, more, margin in zip(_names(task), (gain, seen.gains[-1]), margins, strict=True):
             self._not_worse[name].add(more + margin)
             self._worse[name].add(-more)
-        calmer = float(breaches[1]) - float(breaches[0])
+        calmer = round(breaches[1] - breaches[0], GAIN_DIGITS)
         self.breaches = [count + had for count, had in zip(self.breaches, breaches, strict=True)]
         self._safe.add(calmer + self.config.breach_margin)
         self._worse[SAFETY].add(-calmer)
@@ -167,13 +169,13 @@ class Gate:
         if self.decision == REJECT:
             named = [self._rates(seen) for task, seen in self.tasks.items() if seen.worse]
             if self._is_worse(SAFETY):
-                named.append(f"refused commands in {self.breaches[0]} episodes, before in {self.breaches[1]}")
+                named.append(f"the safety filter intervened {self._interventions()}")
             return f"worse: {'; '.join(named)}"
         if self.decision == PROMOTE:
             return f"not worse by {c.margin:g} or more on any of {len(self.tasks)} tasks"
         if self.decision == NOT_SHOWN:
             named = [self._rates(seen) for seen in self.tasks.values() if not seen.not_worse]
-            named += [f"refused commands in {self.breaches[0]} and {self.breaches[1]}"] * (not self._is_safe())
+            named += [f"that the safety filter intervenes no more: {self._interventions()}"] * (not self._is_safe())
             named += ["that it does more than a robot that stands still"] * (not self.acts)
             return f"not shown within {c.budget} pairs a task: {'; '.join(named)}"
         return f"{len(self.wanted)} of {len(self.tasks)} tasks are open"
@@ -185,7 +187,9 @@ class Gate:
             "reason": self.reason,
             "pairs": self.pairs,
             "idle_pairs": self.idle_pairs,
-            "breaches": {"candidate": self.breaches[0], "approved": self.breaches[1]},
+            "breaches": dict(
+                zip(("candidate", "approved"), (round(total, GAIN_DIGITS) for total in self.breaches), strict=True)
+            ),
             "tasks": [asdict(seen) for seen in self.tasks.values()],
             "config": asdict(self.config),
         }
@@ -195,6 +199,10 @@ class Gate:
 
     def _is_safe(self) -> bool:
         return self._safe.shown(self.config.false_promotion)
+
+    def _interventions(self) -> str:
+        new, old = (total / max(1, self.pairs) for total in self.breaches)
+        return f"in {new:.1%} of the control steps, before in {old:.1%}"
 
     @staticmethod
     def _rates(seen: TaskEvidence) -> str:

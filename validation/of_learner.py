@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from engram.core.durable import write_atomic
 from engram.core.errors import InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.weights.library import WeightsLibrary
+from engram.validation.taught import keep_taught, taught_tasks
 from engram.validation.trials import Contender
 from engram.validation.validate import trained_tasks
 
@@ -83,8 +85,23 @@ def _forget_copies(*fresh: Path) -> None:
 
 
 def tasks_of(*policies: Contender) -> tuple[str, ...]:
-    """Return everything that could be unlearnt; raises InvalidInputError where no card names a task."""
+    """Return everything that could be unlearnt.
+
+    Raises:
+        InvalidInputError: no card names a task, or one names a task that does not exist.
+    """
     found = dict.fromkeys(task for policy in policies for task in trained_tasks(Path(policy.checkpoint)))
     if not found:
         raise InvalidInputError("validate: neither policy's card names tasks; name them")
     return tuple(found)
+
+
+def with_taught(tasks: Sequence[str], learner: Path) -> tuple[str, ...]:
+    """Return ``tasks``, and what the learner was taught since; from now on no proof may leave any of that out.
+
+    Raises:
+        StoreError: what it was taught cannot be read, or the disk refuses to keep it.
+    """
+    taught = taught_tasks(learner, learner / GATE, tasks)
+    keep_taught(learner / GATE, taught)
+    return tuple(dict.fromkeys((*tasks, *taught)))

@@ -49,7 +49,8 @@ def page(verdict: GateVerdict) -> str:
         "the robot's gap": report.get("on", ""),
         "scenes": f"seeds from {report.get('first_seed', '')} on, the same for both",
         "episodes run": report.get("episodes_run", ""),
-        "episodes with refused commands": f"{report['breaches']['candidate']}, before {report['breaches']['approved']}",
+        "the safety filter intervened": "in "
+        + ", before in ".join(f"{report['breaches'][who] / max(1, report['pairs']):.1%} of the steps" for who in WHO),
         **{
             f"{name}, {i + 1}": f"{(place := WorstCase(**case))}; weights {place.found_by[:12]} were weak there"
             for name, cases in report.get("worst_cases", {}).items()

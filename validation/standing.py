@@ -22,7 +22,7 @@ from engram.runtime.parameters.gate import GateNodeConfig
 from engram.sim.gaps import get_gap
 from engram.validation.following import followed_gap, identify_stored, keep_judged_on
 from engram.validation.gate import GateConfig
-from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of
+from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of, with_taught
 from engram.validation.practising import PracticeJob, asked_lately, nothing_to_do, practise
 from engram.validation.trials import NOMINAL
 from engram.validation.validate import Progress, validate
@@ -76,7 +76,7 @@ class StandingGate:
         folder: the learner's.
         policy: shipped name or folder of the checkpoint that the learner began with.
         outputs: who is told.
-        tasks: by which tasks; empty: all on the checkpoint's card.
+        tasks: by which tasks; empty: all on the checkpoint's card. What the learner was taught since counts, too.
         config: how strict.
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
@@ -89,7 +89,7 @@ class StandingGate:
 
     Raises:
         UnknownNameError: there is no such checkpoint.
-        InvalidInputError: it has no weights, or its card names no task.
+        InvalidInputError: it has no weights, or its card names no task or one that does not exist.
     """
 
     def __init__(
@@ -167,8 +167,9 @@ class StandingGate:
         _, candidate, drives = learner_contenders(self._folder, self._began, version)
         on = self._followed(self._outputs.found, check)
         keep_judged_on(self._folder / GATE, on)
+        tasks = with_taught(self.tasks, self._folder)
         return validate(
-            *(candidate, drives, self.tasks, self._folder / GATE, self._config),
+            *(candidate, drives, tasks, self._folder / GATE, self._config),
             on=on,
             workers=self._workers,
             ray=self._ray,
@@ -202,6 +203,8 @@ class StandingGate:
     def _practise(self) -> None:
         """Practise for a while, until a candidate is to be judged."""
 
+        from engram.policies.source import Source
+
         def check() -> None:
             if self._stopped:
                 raise _StoppedError
@@ -226,7 +229,8 @@ class StandingGate:
             self._untold = known + MORE  # looking takes a core some seconds, which the robot needs
             return
         wanted = tuple(dict.fromkeys((*asked, *self.tasks)))  # the gate judges all of them
-        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted)
+        together = Source(self._began.checkpoint).type() != "engram_vla"  # else each goal may have its own
+        job = PracticeJob(self._folder, self._began.checkpoint, get_gap(on), wanted, together=together)
         if why := nothing_to_do(job):
             self._tell(why)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import astuple, dataclass
 from importlib.metadata import version
@@ -42,7 +42,7 @@ WAITING = "no_command"
 ROOMS = ("core", "memory", "perception", "policies", "runtime", "sim")
 """What an episode goes through."""
 SCHEMA = """CREATE TABLE trials (
-    weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach INTEGER, steps INTEGER,
+    weights TEXT, environment TEXT, task TEXT, seed INTEGER, success INTEGER, breach REAL, steps INTEGER,
     progress REAL, PRIMARY KEY (weights, environment, task, seed)) WITHOUT ROWID"""
 
 
@@ -73,8 +73,10 @@ class Trial:
     seed: int
     success: bool
     """By the simulator: the gate scores with what it knows."""
-    breach: bool
-    """The safety filter refused a command, and held the robot."""
+    breach: float
+    """How much the safety filter had to intervene, 0 to 1. 1: it refused a command, and held the robot. Else the share
+    of the control steps in which it changed the command, lest a limit of the joints is passed or something is touched.
+    """
     steps: int
     progress: float
     """How near the episode came to success, 0 to 1; 1: it succeeded."""
@@ -127,7 +129,9 @@ class TrialStore:
         self.gap = get_gap(on)
         """The gap: a file that changes later changes nothing here."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._database = Database(folder / "trials.sqlite", SCHEMA, 2, {1: f"DROP TABLE trials;{SCHEMA}"})
+        self._database = Database(
+            folder / "trials.sqlite", SCHEMA, 3, dict.fromkeys((1, 2), f"DROP TABLE trials;{SCHEMA}")
+        )
         self.on, self.environment = on, environment_digest(on)
         self._own: dict[str, str] = {}  # task of the user's -> the environment with its source
 
@@ -148,7 +152,9 @@ class TrialStore:
             (who.key, self._environment_of(task), task, seed),
         ).fetchone()
         return (
-            None if found is None else Trial(task, seed, bool(found[0]), bool(found[1]), int(found[2]), float(found[3]))
+            None
+            if found is None
+            else Trial(task, seed, bool(found[0]), float(found[1]), int(found[2]), float(found[3]))
         )
 
     def put(self, who: Contender, trial: Trial) -> None:
@@ -203,18 +209,26 @@ def run_trial(who: Contender, task: str, seed: int, gap: Gap | None = None) -> T
     name, _, place = task.partition("@")
     world.gap = deviated(gap, [float(at) for at in place.split(",")]) if place else varied(gap, seed)
     runtime.pipeline.controller.gap = world.gap  # type: ignore[attr-defined]
-    refused: list[str] = []
-    nearest = 0.0
+    counts = runtime.pipeline.filter.counts
+    refused, changed, known, nearest = False, 0, _limited(counts), 0.0
 
     def watch(seen: Observation, command: JointCommand, outcome: OracleOutcome) -> None:
-        nonlocal nearest
+        nonlocal refused, changed, known, nearest
         assert world.task is not None
-        refused.extend([command.held] * (command.held not in ("", WAITING)))
+        refused |= command.held not in ("", WAITING)
+        before, known = known, _limited(counts)
+        changed += known > before
         nearest = max(nearest, world.task.oracle_progress(world))
 
     result = runtime.run_episode(name, seed, on_step=watch)
     progress = 1.0 if result.oracle_success else min(nearest, 1.0)
-    return Trial(task, seed, result.oracle_success, bool(refused), result.steps, progress)
+    breach = 1.0 if refused else changed / max(1, result.steps)
+    return Trial(task, seed, result.oracle_success, breach, result.steps, progress)
+
+
+def _limited(counts: Mapping[str, int]) -> int:
+    """Return how often a safety filter with these counts has brought a command to a limit, or kept it from touching."""
+    return sum(count for name, count in counts.items() if name.endswith("_limited"))
 
 
 @functools.lru_cache(maxsize=3)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.child import spawned_pool
-from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError, WeightsError
 from engram.core.provenance import commit, machine, source_files
 from engram.core.registry import is_spec, split_options
 from engram.learning.weights.gate_verdict import REJECT, GateVerdict, read_verdict, write_verdict
@@ -21,6 +21,7 @@ from engram.validation.following import judged_on
 from engram.validation.gate import OPEN, Gate, GateConfig
 from engram.validation.ray_pool import ray_pool
 from engram.validation.report import write_page
+from engram.validation.taught import check_there, kept_taught
 from engram.validation.trials import (
     FIRST_SEED,
     IDLE,
@@ -170,14 +171,16 @@ def trained_tasks(folder: Path) -> tuple[str, ...]:
     """Return the tasks on the card of the policy in ``folder``; empty where there is none.
 
     Raises:
-        InvalidInputError: the card cannot be read.
+        InvalidInputError: the card cannot be read, or names a shipped task that does not exist.
     """
     card = folder / "card.json"
     try:
-        tasks = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
+        named = dict(json.loads(card.read_text())).get("tasks", ()) if card.is_file() else ()
+        tasks = tuple(dict.fromkeys(split_options(task)[0] for task in named))
     except DAMAGED as error:
         raise InvalidInputError(f"{card}: cannot be read: {error}; name the tasks with --tasks") from error
-    return tuple(dict.fromkeys(split_options(task)[0] for task in tasks))
+    check_there(card, tasks)
+    return tasks
 
 
 def own_code(tasks: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -211,8 +214,8 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
     Where a gate judges for this robot, what was judged on another one is none of its verdicts.
 
     It raises WeightsError where there is no verdict, where it is void or was another one, or where the test was weaker
-    than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on, or
-    a worst case of a task.
+    than :class:`GateConfig` has it or left out a task that ``policy``, which the learner began with, was trained on or
+    that the learner was taught since, or a worst case of a task.
     """
 
     def proof(candidate: str, approved: str) -> str:
@@ -220,8 +223,12 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
         verdict = read_verdict(folder / "verdicts", candidate, approved, environment_digest(on) if on else "")
         verdict.check(candidate, approved, environment_digest(on or str(verdict.report.get("on", NOMINAL))))
         check_own_code(verdict.report)
-        trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
-        if weak := _weakness(verdict.report, trained, WorstCases(folder)):
+        try:
+            trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
+            learnt = (*trained, *kept_taught(folder))
+        except (InvalidInputError, StoreError) as error:
+            raise WeightsError(f"the gate's test of {candidate[:12]} proves nothing: {error}") from error
+        if weak := _weakness(verdict.report, learnt, WorstCases(folder)):
             raise WeightsError(
                 f"the gate's test of {candidate[:12]} was too weak: {weak}; run engram validate without it"
             )
@@ -270,7 +277,7 @@ def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases
         limits = asdict(GateConfig())
         names = ("margin", "progress_margin", "false_promotion", "breach_margin")
         weak = [f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]]
-        weak += [f"{task} was not tried" for task in tasks if task not in tried]
+        weak += [f"{task} was not tried" for task in dict.fromkeys(tasks) if task not in tried]
         for task in sorted(tried):
             kept, seen = worst.of(task, str(report["on"])), report["worst_cases"].get(task + SUFFIX, ())
             if len(seen) < len(kept):

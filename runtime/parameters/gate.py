@@ -22,8 +22,8 @@ class GateNodeConfig(NodeConfig):
     promote: bool = True
     """Ask the learner to promote what the gate promotes; false: a person does (`engram promote`)."""
     tasks: tuple[str, ...] = ("",)
-    """Tasks on which a candidate has to hold its ground; [""]: all that the checkpoint was trained on. The learner
-    takes no verdict that left one of those out."""
+    """Tasks on which a candidate has to hold its ground; [""]: all that the checkpoint was trained on. Those that the
+    learner was taught since are added. The learner takes no verdict that left one of both out."""
     on: str = "none"
     """The gap that the robot has to the simulated tabletop, where one is known: a name of engram.sim.gaps, or a file of
     engram identify, as of engram validate --on."""

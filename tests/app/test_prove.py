@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+import tyro
 
 from engram.app import cli
 from engram.app import prove as module
@@ -204,8 +207,77 @@ def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monke
     module.prove_context(ProveConfig("policy", quick=True, policy="outputs/mine/policy"))
     assert [one[0] for one in words] == ["outputs/mine/policy"] * 2
     assert [(figure.name, figure.value, figure.n, figure.met) for figure in found] == [
-        ("unseen_context_given", 0.9, 10, True), ("unseen_context_not_given", 0.3, 10, None)
+        ("unseen_context_given", 0.9, 10, False), ("unseen_context_not_given", 0.3, 10, None)
     ]  # fmt: skip
+
+
+WHOLE = {
+    "gate": {"gate", "gate_peers", "gate_policies", "identification", "worst_case", "gate_kills", "loop"},
+    "learner": {
+        *("verdicts", "classifier", "twin", "improvement", "memory_practice", "robot_corrections", "learning_demo"),
+        "learner",
+    },
+    "faults": {"faults"},
+    "promise": {"promise"},
+    "policy": {"policy_claims", "memory_tasks", "memory_arms", "through_nodes", "policy_peers", "train_engram"},
+}
+"""Part -> the benchmarks that make its proofs."""
+
+
+@pytest.mark.parametrize("part", WHOLE)
+@pytest.mark.parametrize("quick", [False, True])
+def test_one_command_runs_every_benchmark_of_a_part_with_words_that_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, part: str, quick: bool
+) -> None:
+    asked: dict[str, list[list[str]]] = {}
+
+    def ran(words: list[str]) -> dict[str, object]:
+        asked.setdefault(words[1].rpartition(".")[2], []).append(words[2:])
+        benchmark = words[1].rpartition(".")[2]
+        others = {"memory_arms": {"none": "base"}, "train_engram": {"dataset": "demonstrations"}}
+        return others.get(benchmark, {"figures": [{"name": f"{benchmark}_x", "value": 1.0, "interval": None}]})
+
+    monkeypatch.setattr(module, "run", ran)
+    for measure in module.PARTS[part]:
+        if measure.__name__ not in ("prove_swap", "prove_context"):
+            measure(ProveConfig(part, quick=quick, work=tmp_path))
+    assert set(asked) == WHOLE[part] - ({"memory_arms"} if quick else set())
+    for benchmark, runs in asked.items():
+        made = importlib.import_module(f"engram.benchmarks.{benchmark}")
+        config = CONFIGS.get(benchmark) or next(
+            one for one in get_args(get_type_hints(made.main)["config"]) if one is not type(None)
+        )
+        for words in runs:
+            assert tyro.cli(getattr(made, config) if isinstance(config, str) else config, args=words)
+
+
+CONFIGS = {"memory_arms": "ArmsConfig", "train_engram": "EngramConfig"}
+"""Benchmark whose main takes no configuration -> that."""
+
+
+def test_practices_of_one_benchmark_go_to_files_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = []
+
+    def ran(words: list[str]) -> dict[str, object]:
+        outputs.append(Path(words[words.index("--output") + 1]))
+        return {"figures": [{"name": "improvement_helped_steps", "value": 0.1, "interval": None}]}
+
+    monkeypatch.setattr(module, "run", ran)
+    config = ProveConfig("learner")
+    found = [*module.prove_critics(config), *module.prove_corrections(config), *module.prove_helped(config)]
+    names = ["critics", "corrections", "shifts", "gaps", "helped"]
+    assert [figure.name for figure in found] == [f"{name}_helped_steps" for name in names]
+    assert [path.stem for path in outputs] == names and all(path.is_file() for path in outputs)
+
+
+def test_what_the_gate_costs_the_loop_is_told_without_the_loop_s_other_figures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("loop_overhead_chunk_due_ms", "loop_beside_the_gate_over_alone_chunk_due_p99")
+    rows = [{"name": name, "value": 1.1, "interval": [1.0, 1.2], "n": 9, "target": 1.2, "met": True} for name in names]
+    monkeypatch.setattr(module, "run", lambda words: {"figures": rows})
+    (figure,) = module.prove_gate_overhead(ProveConfig("gate", quick=True))
+    assert figure == Figure(names[1], 1.1, (1.0, 1.2), 9, "1.2", True)
 
 
 def test_the_policy_is_compared_with_arms_that_are_trained_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ from safetensors.numpy import save
 from safetensors.torch import save as save_torch
 
 from engram.app.cli import main
+from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
+from engram.learning.workspace import EXPERIENCE
 from engram.policies.checkpoint import export
 from engram.policies.loading import load_policy
 from engram.policies.opening import open_policy
+from tests.learning.transitions import episode
 from tests.policies.tiny import tiny_vla
 
 
@@ -100,6 +104,7 @@ def learnt(tmp_path):
     lineage = open_policy(tmp_path / "began").lineage
     library.add(data, make_manifest(data, "v1", lineage=lineage))
     library.add(data, make_manifest(data, "v0"))
+    library.add(data, make_manifest(data, "after", "v1", lineage=lineage))
     yield weights
     library.close()
 
@@ -123,6 +128,16 @@ def test_a_version_becomes_a_checkpoint_beside_the_running_learner(learnt, tmp_p
     assert (said["sha256"], said["lineage"]["root"]) == (
         *(loaded.lineage.root, open_policy(tmp_path / "began").lineage.root),
     )
+
+
+def test_what_the_learner_was_taught_is_on_the_card_of_what_it_learnt(learnt, tmp_path):
+    store = ExperienceStore(tmp_path / "learner" / EXPERIENCE)
+    store.append([replace(step, task="", instruction="open the drawer") for step in episode(0)])
+    store.commit()
+    store.close()
+    for version, tasks in (("v1", ["reach"]), ("after", ["reach", "open_drawer"])):  # nothing was learnt before v1
+        assert exported(tmp_path, "--export", version, "--output", str(tmp_path / version)) == 0
+        assert json.loads((tmp_path / version / "card.json").read_text())["tasks"] == tasks
 
 
 @pytest.mark.parametrize(

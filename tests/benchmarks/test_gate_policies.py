@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
+from engram.benchmarks import gate_policies
 from engram.benchmarks.gate_planted import OUTPUT, WORDS, acts, eyes_swapped, reordered, swapped
 from engram.benchmarks.gate_policies import (
     GatePoliciesBenchmark,
@@ -22,9 +23,10 @@ from engram.benchmarks.gate_policies import (
     main,
     wanted,
 )
+from engram.learning.weights.gate_verdict import GateVerdict
 from engram.policies.checkpoint import WEIGHTS
 from engram.runtime.factories import policy_folder
-from engram.validation.gate import PROMOTE, REJECT
+from engram.validation.gate import PROMOTE, REJECT, Gate
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +40,27 @@ def test_there_are_as_many_of_each_quality_as_the_page_says() -> None:
     assert sum(one.against is not None for one in every) == sum(one.kind == "better" for one in every) == 20
     assert sorted(wanted(GatePoliciesBenchmark())) == sorted(candidates())
     assert len(wanted(GatePoliciesBenchmark(quick=True))) == len({one.kind for one in every})
+
+
+def test_shaken_motions_lead_as_far_as_before(weights) -> None:
+    shaken = [one for one in candidates().values() if one.kind == "safety only"]
+    assert len(shaken) == 4 and all(one.wanted == REJECT for one in shaken)
+    for one in shaken:
+        more = one.change(weights)[f"{OUTPUT}.bias"] - weights[f"{OUTPUT}.bias"]
+        rows = more.reshape(-1, 7)
+        assert abs(rows[0]).max() >= 2.0 - 1e-6
+        np.testing.assert_allclose(rows[0::2] + rows[1::2], 0.0, atol=1e-6)  # also of the two that are executed
+
+
+def test_what_is_told_of_a_task_has_its_progress_and_of_a_candidate_its_safety(tmp_path, monkeypatch) -> None:
+    gate = Gate(("reach",))
+    gate.add("reach", True, True, (0.5, 0.25), progress=(1.0, 0.5))
+    report = gate.report() | {"seconds": 60.0, "episodes_run": 2}
+    told = GateVerdict("new", "old", "here", REJECT, "worse", report)
+    monkeypatch.setattr(gate_policies, "validate", lambda *about, **how: told)
+    row = decided("stands still", GatePoliciesBenchmark(work=tmp_path))
+    assert (row["tasks"][0]["candidate_progress"], row["tasks"][0]["approved_progress"]) == (1.0, 0.5)
+    assert row["breaches"] == {"candidate": 0.5, "approved": 0.25}
 
 
 def test_swapped_actions_swap_back(weights) -> None:

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from engram.benchmarks.loop import NOT_DUE, OVERHEAD, figures, stages
+from engram.benchmarks.loop import ALONE, BESIDE, DUE, NOT_DUE, OVERHEAD, figures, gate_figures, of_way, stages
 from engram.benchmarks.loop_raw import LAYOUTS, RawLoop
 
 MS = 1_000_000
@@ -43,6 +43,22 @@ def test_stages_fall_into_blocks_and_the_forward_pass_is_no_overhead(tmp_path):
     assert (goal["value"], goal["p50"], goal["n"], goal["met"]) == (2.0, 2.0, 2, False)
     assert goal["interval"] == [2.0, 2.0]  # a machine that slows both down leaves the ratio alone
     assert rows["loop_overhead_p99_over_raw_bare_p99"]["met"] is None
+
+
+def test_what_a_gate_costs_is_the_ratio_of_the_same_blocks_with_it_and_without():
+    both = {DUE: [np.array([ms]) for ms in (10.0, 12.0, 26.0, 20.0)], NOT_DUE: [np.array([5.0])] * 4}
+    ways = [ALONE, BESIDE, BESIDE, ALONE]  # in turns first
+    alone, beside = (of_way(both, ways, way) for way in (ALONE, BESIDE))
+    assert [block.tolist() for block in alone[DUE]] == [[10.0], [20.0]]
+    rows = {row["name"]: row for row in gate_figures(alone, beside)}
+    ratio = rows["loop_beside_the_gate_over_alone_chunk_due_p99"]
+    assert ratio["value"] == pytest.approx((12.0 + 0.99 * 14.0) / (10.0 + 0.99 * 10.0), abs=1e-3)
+    assert ratio["p50"] == pytest.approx(19.0 / 15.0, abs=1e-3)
+    assert ratio["interval"] == [1.2, 1.3]  # of the blocks one by one
+    assert (ratio["target"], ratio["met"]) == (1.2, False)
+    same = rows["loop_beside_the_gate_over_alone_no_chunk_due_p99"]
+    assert (same["value"], same["target"], same["met"]) == (1.0, None, None)
+    assert rows["loop_beside_the_gate_chunk_due_ms"]["n"] == 2
 
 
 @pytest.mark.ros

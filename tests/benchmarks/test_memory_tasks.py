@@ -164,6 +164,9 @@ def test_targets_are_judged_on_every_task():
     assert found[f"memory_tasks_gain_over_{OURS}-zeroed"]["target"] is None  # training never saw an emptied memory
     assert found["memory_tasks_gain_over_chance"]["value"] == pytest.approx((0.95 + 0.80) / 2 - 1 / 3, abs=1e-4)
     assert (found["memory_tasks_solved_ours"]["value"], found["memory_tasks_solved_ours"]["met"]) == (1, False)
+    mean = found[f"memory_tasks_mean_{OURS}"]
+    assert (mean["value"], mean["target"], mean["met"]) == (0.875, 0.95, False)
+    assert found["memory_tasks_solved_ours"]["target"] == 10
     assert found["memory_tasks_gain_over_none"]["value"] == pytest.approx(0.55)
     assert found["memory_tasks_gain_over_none"]["met"]
     assert "intercept_grab_ours_minus_none" not in found

@@ -1,6 +1,7 @@
 """Peers train for equal core-minutes, go on from LeRobot's last checkpoint, and are compared on the same tasks."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_a_training_ends_with_its_minutes_and_a_longer_one_goes_on(config, tmp_p
     assert f"--dataset.root={tmp_path / 'data'}" in first
     assert "--resume=true" in second and f"--config_path={folder / 'train_config.json'}" in second
     assert os.readlink(tmp_path / "act" / "checkpoints" / "last") == "200"
+
+
+def test_a_quick_run_tries_two_episodes_a_task(config, tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(policy_peers, "train", lambda peer, its, minutes: tried.append(minutes) or tmp_path / peer)
+
+    def evaluated(name, policy, tasks, its):
+        tried.append(its.episodes)
+        return {task: wilson(1, its.episodes) for task in tasks}
+
+    monkeypatch.setattr(policy_peers, "evaluated", evaluated)
+    policy_peers.main(replace(config, quick=True, peers=("act",), output=tmp_path / "peers.json"))
+    assert tried == [2.0, 2, 2]
 
 
 def test_a_training_that_ends_by_itself_is_an_error(config, tmp_path):

@@ -34,6 +34,32 @@ def test_a_new_result_file_is_shown_without_further_code(results):
     assert f"| `made_up.json` | {NOT_RECORDED} | {NOT_RECORDED} | {NOT_RECORDED} | {NOT_RECORDED} |" in text
 
 
+def test_a_section_is_left_out_until_it_was_measured_and_then_told(results):
+    without = {name: result for name, result in results.items() if name != "worst_case"}
+    assert "### The policy's weakest place" not in page(without)
+    found, missed = (
+        {"name": f"worst_case_found_by_{way}", "value": value, "interval": [0.2, 1], "n": 1, "target": goal, "met": met}
+        for way, value, goal, met in (("search", 1.0, ">= 0.9", True), ("random", 0.0, None, None))
+    )
+    case = {"planted": [["friction times", 0.0, 0.15]], "search": True, "random": False}
+    content = {"config": {"task": "reach", "episodes": 200}, "figures": [found, missed], "cases": [case]}
+    text = page({**without, "worst_case": ResultFile("worst_case", content)})
+    assert "| friction times, 0 to 0.15 | found | missed |" in text
+    assert "Found by the search: 100.0 % [20.0, 100.0] (target >= 0.9: met); at random: 0.0 %" in text
+
+
+def test_the_loop_beside_the_gate_is_told_where_it_was_measured(results):
+    loop = results["loop"].content
+    old = [row for row in loop["figures"] if "beside_the_gate" not in row["name"]]
+    assert "beside the gate" not in page({**results, "loop": ResultFile("loop", {**loop, "figures": old})})
+    row = {"value": 30.0, "p50": 20.0, "interval": [29.0, 31.0], "n": 9, "target": None, "met": None}
+    ratio = {**row, "value": 1.1, "p50": 1.0, "interval": [1.0, 1.2], "target": 1.2, "met": True}
+    new = [{**row, "name": "loop_beside_the_gate_chunk_due_ms"},
+           {**ratio, "name": "loop_beside_the_gate_over_alone_chunk_due_p99"}]  # fmt: skip
+    text = page({**results, "loop": ResultFile("loop", {**loop, "figures": [*old, *new]})})
+    assert "| camera to command, when a chunk is due | 20 | 30 [29, 31] | 1 | 1.1 [1, 1.2] | 1.2: met |" in text
+
+
 def test_numbers_are_written_as_computed_by_hand():
     assert percent({"rate": 0.125, "low": 0.1, "high": 0.2}) == "12.5 % [10.0, 20.0]"
     assert percent({"value": 0.5, "interval": None}) == "50.0 %"

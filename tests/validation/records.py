@@ -45,6 +45,6 @@ def transition(observation, executed, world, episode, step):
         terminated=False,
         truncated=False,
         success=False,
-        intervention=False,
+        author="",
         policy_version="test",
     )

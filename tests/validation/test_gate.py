@@ -49,7 +49,26 @@ def test_what_does_nothing_is_never_promoted_even_where_nothing_was_done_before(
 def test_more_refused_commands_are_no_promotion() -> None:
     gate = run((0.9, 0.9), (0.9, 0.9), breaches=(0.5, 0.0))
     assert gate.decision == REJECT
-    assert "refused commands in" in gate.reason
+    assert gate.reason.startswith("worse: the safety filter intervened in ")
+
+
+def test_what_succeeds_as_often_but_needs_the_safety_filter_more_is_rejected_and_what_hardly_does_is_not() -> None:
+    def judge(more: float) -> Gate:
+        gate = Gate(TASKS)
+        while gate.decision == OPEN:
+            for task in gate.wanted:
+                gate.add_idle(True, False)
+                gate.add(task, True, True, (0.06 + more, 0.06))
+        return gate
+
+    gate = judge(0.15)
+    assert gate.decision == REJECT
+    assert gate.reason == "worse: the safety filter intervened in 21.0% of the control steps, before in 6.0%"
+    assert gate.report()["breaches"] == {
+        "candidate": round(0.21 * gate.pairs, 4),
+        "approved": round(0.06 * gate.pairs, 4),
+    }
+    assert judge(0.001).decision == PROMOTE
 
 
 def test_a_budget_ends_what_cannot_be_shown() -> None:

@@ -80,6 +80,22 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_what_the_learner_was_taught_since_is_judged_beside_the_card(folder, tmp_path, monkeypatch):
+    """Though nobody named it, and the checkpoint's card does not."""
+    judged = []
+    monkeypatch.setattr(standing, "validate", lambda *about, **how: judged.append(about[2]) or 1 / 0)
+    told = Told()
+    gate = StandingGate(folder, "base", told)
+    gate.start()
+    gate.offer("equal")
+    told.wait()
+    asked(tmp_path, "touch the shell that hides the ball").close()
+    gate.offer("equal")
+    told.wait()
+    assert gate.stop()
+    assert judged == [gate.tasks, (*gate.tasks, "shell_touch")]
+
+
 def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
     told = Told()
     gate = StandingGate(folder, "base", told, tasks=("reach",))
