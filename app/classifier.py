@@ -23,7 +23,7 @@ from tqdm import tqdm
 from engram.app.options import new_folder, refuse
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
-from engram.core.errors import DAMAGED, InvalidInputError, StoreError, UnknownNameError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.lock import WriterLock
 from engram.core.paths import at_home
 from engram.core.provenance import commit, machine
@@ -115,7 +115,10 @@ def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int
     console = Console(stderr=True)
     folder, simulated = at_home(config.experience or output / "experience"), {}
     if config.oracle_tasks:
-        files = _files_of(config.policy)
+        from engram.policies.checkpoint import fingerprint
+        from engram.policies.opening import files_of
+
+        files = fingerprint(files_of(config.policy))
         by = oracle_goals(policy, config.oracle_tasks, config.on, config.episodes, folder, policy_files=files)
         simulated = {"goals_commit": by}
     skipped: Counter[str] = Counter()
@@ -147,19 +150,6 @@ def _learn(config: ClassifierCommandConfig, policy: Policy, output: Path) -> int
     report: dict[str, Any] = {"benchmark": "classifier", "config": _settings(config), "classifier": str(output)}
     print(json.dumps(report | counts | {"figures": learnt.figures} | simulated | where))
     return 0
-
-
-def _files_of(policy: str) -> str:
-    """Return the fingerprint of the files of ``policy``, which :func:`load_policy` has taken."""
-    from engram.policies.checkpoint import fingerprint
-    from engram.policies.opening import checkpoint_folder
-    from engram.policies.source import Source
-
-    try:
-        folder = checkpoint_folder(policy)
-    except UnknownNameError:
-        folder = Source(policy).file("config.json").parent  # on the hub
-    return fingerprint(folder)
 
 
 def _settings(config: ClassifierCommandConfig) -> dict[str, Any]:

@@ -96,8 +96,9 @@ class ImproveConfig:
     rehearses what it sees there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task,
     if its card names any. Default: 2 where a policy with a memory of its episode searches, else 0."""
     earlier: tuple[str, ...] = ()
-    """Folders of earlier experiments, whose experience is learnt from as well, half of what is drawn for an update:
-    those of engram improve, of learners, or of experience stores. They are only read."""
+    """Folders of earlier experiments that began with the same checkpoint, whose experience is learnt from as well:
+    those of engram improve, of learners, or of experience stores. They are only read. Half of what is drawn for an
+    update is theirs; critics take all episodes, and draw by themselves."""
     others: int = 0
     """Episodes of each other task of the policy that are measured before and after; 0: none."""
     seed: int = 0
@@ -133,7 +134,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         UnknownNameError: no such task, twin or policy; lists those there are.
         InvalidInputError: the folder holds another practice, or the policy cannot be trained.
     """
-    from engram.learning.algorithms import ALGORITHMS
+    from engram.learning.algorithms import ALGORITHMS, TAKEOVER_COST
     from engram.learning.algorithms.motion_edit import frozen  # torch: only for those who practise
     from engram.learning.replay.earlier import open_earlier
     from engram.policies.loading import load_policy
@@ -168,14 +169,20 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
     for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
         if value < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
+    algorithm, options = split_options(config.algorithm)
     if config.search:
         idle = ("exploration", "hold", "updates", "earlier")
         refuse(config, idle, f": nothing is imitated while search is {config.search}")
-        if split_options(config.algorithm)[0] in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
+        if algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
             raise InvalidInputError(
                 f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
                 f"{config.search}; expected search 0"
             )
+    if options.startswith(f"{TAKEOVER_COST}=") and not (config.oracle_help or config.earlier):
+        raise InvalidInputError(
+            f"ImproveConfig.algorithm: {config.algorithm}: {TAKEOVER_COST} would change nothing: nobody takes over "
+            f"while oracle_help is 0 and there is no earlier experience; expected {algorithm}"
+        )
     open_earlier("ImproveConfig.earlier", config.earlier)  # before anything is written
     judge = _judge(config)
     _check_words(get_task(config.task), judge)
@@ -192,6 +199,7 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
             "expected 0"
         )
     practice = _practice(config, policy, trained, folder, others, judge)
+    _tell_earlier(config, practice)
     failed = [name for name in others if name not in practice.rehearsed]
     if config.rehearsed and failed:
         Console(stderr=True).print(f"not rehearsed, as the policy does not do them: {', '.join(failed)}")
@@ -211,7 +219,24 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         "corrections": [asdict(one) for one in practice.corrections],
         "others": {name: [row, after[name]] for name, row in before.items()},
         "episodes": [asdict(one) for one in practice.episodes],
-    }
+    } | ({"earlier": _of_earlier(practice)} if config.earlier else {})
+
+
+def _of_earlier(practice: Practice) -> dict[str, Any]:
+    """Return how many episodes of earlier experiments are learnt from, and how many are not, by reason."""
+    learner = practice.learner
+    return {"episodes": learner.metrics["earlier_episodes"], "passed_over": dict(learner.earlier_passed_over)}
+
+
+def _tell_earlier(config: ImproveConfig, practice: Practice) -> None:
+    """Print what is learnt from of earlier experiments, and what is other than when the practice was left."""
+    console = Console(stderr=True)
+    if config.earlier:
+        found = _of_earlier(practice)
+        over = ", ".join(f"{count} {reason}" for reason, count in found["passed_over"].items()) or "none"
+        console.print(f"episodes of earlier experiments that are learnt from: {found['episodes']}; passed over: {over}")
+    for what, how in practice.learner.changed.items():
+        console.print(f"changed since the last start: {what}: {how}")
 
 
 def _check_frozen(config: ImproveConfig, why: str) -> None:

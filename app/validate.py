@@ -71,7 +71,7 @@ class ValidateConfig:
 
 def validate(config: ValidateConfig) -> int:
     """Run the gate; the last line is the verdict as JSON."""
-    from engram.runtime.factories import policy_folder
+    from engram.runtime.factories import policy_files
 
     for name in ("budget", "workers"):
         positive_int(f"ValidateConfig.{name}", getattr(config, name))
@@ -84,11 +84,11 @@ def validate(config: ValidateConfig) -> int:
         strictness = GateConfig(**limits)
     except InvalidInputError as error:
         raise InvalidInputError(str(error).replace("GateConfig.", "ValidateConfig.")) from None
-    drives = contender(policy_folder(config.against))
+    drives = contender(policy_files(config.against))
     if config.learner is None:
         if not config.candidate:
             raise InvalidInputError("ValidateConfig.candidate: empty, expected a checkpoint folder or a shipped name")
-        candidate, work = contender(policy_folder(config.candidate)), config.work.expanduser()
+        candidate, work = contender(policy_files(config.candidate)), config.work.expanduser()
     else:
         learner = config.learner.expanduser()
         work = learner / GATE

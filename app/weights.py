@@ -87,20 +87,18 @@ def _export(config: WeightsConfig, library: WeightsLibrary, learner: Path) -> in
         WeightsError: the weights are damaged, or of another lineage than the checkpoint.
         StoreError: what the learner was taught cannot be read.
     """
-    from engram.policies.opening import open_policy  # torch: only for those who export
-    from engram.runtime.factories import policy_folder
+    from engram.policies.opening import files_of, open_policy  # torch: only for those who export
     from engram.validation.of_learner import GATE
     from engram.validation.taught import taught_tasks
 
     if config.output is None or (output := config.output.expanduser()).exists():
         raise InvalidInputError(f"WeightsConfig.output: {config.output}, expected a new folder for the checkpoint")
     data, manifest = library.get(config.export)
-    began = policy_folder(config.policy)
-    lineage = replace(open_policy(began).lineage, name=config.policy)
+    lineage = replace(open_policy(config.policy).lineage, name=config.policy)
     lineage.check(manifest.lineage, f"weights {manifest.version!r} for policy {config.policy}")
     learnt = _origin(manifest, lineage, learner)
     practised = taught_tasks(learner, learner / GATE) if manifest.parent else ()  # before the first, nothing was
-    write_checkpoint(began, data, learnt, output, practised)
+    write_checkpoint(files_of(config.policy), data, learnt, output, practised)
     Console(stderr=True).print(f"written: {output}")
     print(json.dumps({"exported": str(output)} | learnt))
     return 0

@@ -5,15 +5,15 @@
 ``base`` practises three tasks in a row on one twin, each until it is part of the weights (``engram improve``), and the
 next begins with what the last one left. After each, the success of all of its tasks is measured on that twin, without
 noise, on scenes that nobody practised on: the matrix R[i, j] of Lopez-Paz and Ranzato (2017, arXiv:1706.08840). Stages
-that are finished are kept in ``work``. Prints the matrix; the last line is JSON, which also goes to
-benchmarks/results/continual.json.
+that are finished are kept in ``work``, and those of another run are refused. Prints the matrix; the last line is JSON,
+which also goes to benchmarks/results/continual.json.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,15 @@ from engram.app.improve import ImproveConfig, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
-from engram.core.errors import InvalidInputError
+from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.provenance import machine
 from engram.core.statistics import Rate
 
 BEFORE = "before"
 """The stage at which nothing has been practised."""
+FIXED = ("task", "on", "policy", "episodes", "measured", "seed")
+"""What makes a practice another one, of what its report says of it."""
 LOSS = 0.02
 """So much less success, at most, at a task that is not practised."""
 
@@ -70,21 +73,35 @@ class ContinualBenchmark:
 
 
 def stages(config: ContinualBenchmark) -> list[dict[str, Any]]:
-    """Return the report of each practice; those that are finished are read."""
+    """Return the report of each practice; those that are finished are read.
+
+    Raises:
+        InvalidInputError: one of these is of another run.
+        StoreError: one of these cannot be read.
+    """
     n, episodes = (10, 10) if config.quick else (config.measured, config.episodes)
     policy, reports = config.policy, []
     for number, task in enumerate(config.tasks):
-        kept = config.work / f"stage{number}.json"
+        kept, work = config.work / f"stage{number}.json", config.work / f"stage{number}"
+        wanted = ImproveConfig(task, config.on, policy, episodes, (0,), n, others=n, seed=config.seed, work=work)
         if not kept.exists():
-            work = config.work / f"stage{number}"
-            report = practise(
-                ImproveConfig(task, config.on, policy, episodes, (0,), n, others=n, seed=config.seed, work=work)
-            )
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(kept, json.dumps(report).encode())
-        reports.append(dict(json.loads(kept.read_text())))
+            write_atomic(kept, json.dumps(practise(wanted)).encode())
+        reports.append(_read(kept, wanted))
         policy = reports[-1]["policy"] or policy  # nothing was found: the next begins where this one did
     return reports
+
+
+def _read(kept: Path, wanted: ImproveConfig) -> dict[str, Any]:
+    """Return the report in ``kept``, which has to be of the practice that is ``wanted``."""
+    try:
+        report = dict(json.loads(kept.read_text()))
+        found = {name: report["config"][name] for name in FIXED}
+    except DAMAGED as error:
+        raise StoreError(f"{kept}: cannot be read: {error!r}; delete it to practise anew") from error
+    about = {name: getattr(wanted, name) for name in FIXED} | {"on": Path(wanted.on).name}
+    if other := [f"{name} {found[name]}, not {about[name]}" for name in FIXED if found[name] != about[name]]:
+        raise InvalidInputError(f"{kept}: of another run, with {'; '.join(other)}; choose another folder with --work")
+    return report
 
 
 def matrix(reports: Sequence[Mapping[str, Any]]) -> Matrix:
@@ -103,23 +120,41 @@ def _rate(told: Mapping[str, Any]) -> Rate:
     return Rate(**{name: told[name] for name in ("successes", "n", "rate", "low", "high")})
 
 
-def figures(found: Matrix) -> list[dict[str, Any]]:
-    """Return the matrix, and how much was lost most at a task while another one was practised."""
+def changed(reports: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the tasks whose practice found something, so that the policy is another one since."""
+    return [report["config"]["task"] for report in reports if report["policy"]]
+
+
+def figures(found: Matrix, changed: Collection[str]) -> list[dict[str, Any]]:
+    """Return the matrix, and how much was lost most at a task while another one was practised.
+
+    Nothing is judged where no practice has ``changed`` the policy that could have lost it: that nothing was lost then
+    shows nothing.
+    """
     names, rows = list(found), []
     for stage, rates in found.items():
         for task, rate in rates.items():
             rows.append(figure(f"continual_{stage}_{task}", rate.rate, rate.n, (rate.low, rate.high)))
     lost: dict[str, list[float]] = {"learnt": [], "other": []}
+    judged = set()
     for before, stage in itertools.pairwise(names):
         for task, rate in found[stage].items():
             if task != stage:
-                learnt = task in names[: names.index(stage)]
-                lost["learnt" if learnt else "other"].append(found[before][task].rate - rate.rate)
+                kind = "learnt" if task in names[: names.index(stage)] else "other"
+                lost[kind].append(found[before][task].rate - rate.rate)
+                if stage in changed and (kind == "other" or task in changed):
+                    judged.add(kind)
     n = min(rate.n for rates in found.values() for rate in rates.values())
     for kind, losses in lost.items():
         most = max(losses, default=0.0)
-        rows.append(figure(f"continual_{kind}_lost_most", most, n, None, f"<= {LOSS:g}", most <= LOSS + 1e-9))
+        met = most <= LOSS + 1e-9 if kind in judged else None
+        rows.append(figure(f"continual_{kind}_lost_most", most, n, None, f"<= {LOSS:g}", met))
     return rows
+
+
+def _taken(report: Mapping[str, Any]) -> list[dict[str, float]]:
+    """Return the corrections that became part of the weights: a search may also find none."""
+    return [one for one in report["corrections"] if MotionCorrection(**one) != MotionCorrection()]
 
 
 def main(config: ContinualBenchmark | None = None) -> None:
@@ -133,8 +168,10 @@ def main(config: ContinualBenchmark | None = None) -> None:
     for stage, rates in found.items():
         table.add_row(stage, *(f"{rates[task].rate:.2f}" for task in tasks))
     Console(stderr=True, width=120).print(table)
-    practices = [{"task": one["config"]["task"], "corrections": one["corrections"]} for one in reports]
-    save_report(config.output, "continual", where, config, figures=figures(found), practices=practices)
+    practices = [{"task": one["config"]["task"], "corrections": _taken(one)} for one in reports]
+    save_report(
+        config.output, "continual", where, config, figures=figures(found, changed(reports)), practices=practices
+    )
 
 
 if __name__ == "__main__":

@@ -86,7 +86,9 @@ class Timeline:
     def _judged(self, said_ns: int, what: Said) -> list[Violation]:
         if isinstance(what, Command):
             broken = self._commands.command(what.stamp_ns, what.positions, what.duration_s)
-            if not self._running and said_ns >= self._driven_until_ns:  # a hold is one, too: nobody drives
+            # a hold is one, too: nobody drives. Under a stop an arm is held until the end of the goal has come through,
+            # to a node that was suspended seconds later; that it moves then is judged by its joints
+            if not self._running and not self._stopped and said_ns >= self._driven_until_ns:
                 broken.append(Violation("command_not_allowed", f"for the step at {what.stamp_ns / 1e9:.3f} s"))
             return broken
         free = self._running and not self._stopped

@@ -5,16 +5,17 @@
 The candidates are made from ``base`` (:mod:`engram.benchmarks.gate_planted`), which drives, and tried on the six
 tabletop tasks as ``engram validate`` does it. Where a better one is offered, a worn ``base`` drives: its weights have
 noise, and the candidate has less of it. They are no earlier and later checkpoints of one training. Results are kept in
-``work``: an interrupted run goes on. Prints a table; the last line is JSON, which also goes to
-benchmarks/results/gate_policies.json.
+``work``: an interrupted run goes on, and what was decided by another gate, of another ``base`` or in another simulation
+is decided anew. Prints a table; the last line is JSON, which also goes to benchmarks/results/gate_policies.json.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,24 @@ from rich.table import Table
 from safetensors.numpy import load_file, save_file
 
 from engram.benchmarks.gate_planted import Change, Planted, Weights, planted
-from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.benchmarks.report import RESULTS, figure, save_report, slug
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
-from engram.core.errors import WeightsError
-from engram.core.provenance import machine
+from engram.core.durable import write_atomic
+from engram.core.errors import DAMAGED, StoreError, WeightsError
+from engram.core.provenance import digest, machine
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import TASKS, task_for
 from engram.validation.gate import PROMOTE, REJECT, GateConfig
 from engram.validation.of_learner import contender
-from engram.validation.trials import IDLE, Contender
+from engram.validation.trials import IDLE, Contender, environment_digest
 from engram.validation.validate import validate
+
+DECIDES = ("benchmarks/gate_planted.py", "validation/gate.py", "validation/validate.py")
+"""Files that make a candidate and decide of it, beside those on which its trials depend."""
+FOR_SAFETY = "the safety filter intervened"
+"""What the gate's reason says where it rejects for safety, alone or besides."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +102,15 @@ def _made(change: Change | None, name: str, work: Path) -> Contender:
 
 def decided(name: str, config: GatePoliciesBenchmark, group: int = 0) -> dict[str, Any]:
     """Return what the gate decides of the candidate ``name``, on how many pairs and in how many minutes."""
-    one, number = candidates()[name], list(candidates()).index(name)
-    kept, work = config.work / "decided" / f"{number}.json", config.work / f"group{group}"
-    if kept.exists():
-        return dict(json.loads(kept.read_text()))
-    drives = contender(policy_folder("base")) if one.against is None else _made(one.against, f"{number}-old", work)
-    tasks = tuple(TASKS)[:2] if config.quick else tuple(TASKS)
-    row: dict[str, Any] = {"candidate": name, "kind": one.kind, "wanted": one.wanted}
+    tasks = _tasks(config)
+    by = decides(tasks)
+    if (kept := _kept(name, config, by)) is not None:
+        return kept
+    one, work = candidates()[name], config.work / f"group{group}"
+    drives = contender(policy_folder("base")) if one.against is None else _made(one.against, f"{slug(name)}-old", work)
+    row: dict[str, Any] = {"candidate": name, "kind": one.kind, "wanted": one.wanted, "decided_by": by}
     try:
-        candidate = _made(one.change, str(number), work)
+        candidate = _made(one.change, slug(name), work)
         verdict = validate(candidate, drives, tasks, work, GateConfig(), workers=config.workers)
         report = verdict.report
         row |= {"decision": verdict.decision, "reason": verdict.reason, "pairs": report["pairs"]}
@@ -111,11 +118,14 @@ def decided(name: str, config: GatePoliciesBenchmark, group: int = 0) -> dict[st
         row |= {"tasks": report["tasks"], "breaches": report["breaches"]}
     except WeightsError as error:
         row |= {"decision": REJECT, "reason": str(error).split(": ", 1)[-1], "pairs": 0, "minutes": 0.0}
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(".partial")
-    partial.write_text(json.dumps(row))
-    partial.rename(kept)
+    write_atomic(_file(name, config), json.dumps(row).encode())
     return row
+
+
+def decides(tasks: Sequence[str]) -> str:
+    """Return 12 hex digits that change with the gate, the simulation, ``base``, the ``tasks`` and the candidates."""
+    about = [environment_digest(), digest(*DECIDES), contender(policy_folder("base")).key, asdict(GateConfig()), tasks]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:12]
 
 
 def _group(job: tuple[int, list[str], GatePoliciesBenchmark]) -> int:
@@ -138,17 +148,38 @@ def wanted(config: GatePoliciesBenchmark) -> list[str]:
 
 def found(config: GatePoliciesBenchmark) -> list[dict[str, Any]]:
     """Return what was decided of each candidate, in the order of :func:`candidates`; run what is missing."""
-    names = wanted(config)
-    todo = [name for name in names if not _kept(name, config).exists()]
+    names, by = wanted(config), decides(_tasks(config))
+    todo = [name for name in names if _kept(name, config, by) is None]
+    if old := [name for name in todo if _file(name, config).exists()]:
+        what = "left out" if config.so_far else "tried anew"
+        print(f"{len(old)} candidates were judged by another gate or in another simulation: {what}", file=sys.stderr)
     jobs = [(group, todo[group :: config.groups], config) for group in range(config.groups)]
     if todo and not config.so_far:
         done: Iterator[int] = run_spawned(_group, jobs, config.groups)
         list(track(done, "groups", total=len(jobs), console=Console(file=sys.stderr)))
-    return [json.loads(_kept(n, config).read_text()) for n in candidates() if n in names and _kept(n, config).exists()]
+    rows = [_kept(name, config, by) for name in candidates() if name in names]
+    return [row for row in rows if row is not None]
 
 
-def _kept(name: str, config: GatePoliciesBenchmark) -> Path:
-    return config.work / "decided" / f"{list(candidates()).index(name)}.json"
+def _tasks(config: GatePoliciesBenchmark) -> tuple[str, ...]:
+    return tuple(TASKS)[:2] if config.quick else tuple(TASKS)
+
+
+def _file(name: str, config: GatePoliciesBenchmark) -> Path:
+    return config.work / "decided" / f"{slug(name)}.json"
+
+
+def _kept(name: str, config: GatePoliciesBenchmark, by: str) -> dict[str, Any] | None:
+    """Return what was decided of the candidate ``name``; None: nothing yet, or not by what :func:`decides` names."""
+    file = _file(name, config)
+    if not file.exists():
+        return None
+    try:
+        row = dict(json.loads(file.read_text()))
+        found = (row["candidate"], row["decided_by"])
+    except DAMAGED as error:
+        raise StoreError(f"{file}: cannot be read: {error!r}; delete it to try the candidate anew") from error
+    return row if found == (name, by) else None
 
 
 def figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -156,14 +187,17 @@ def figures(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     worse = [row for row in rows if row["wanted"] == REJECT]
     better = [row for row in rows if row["kind"] == "better"]
     equal = [row for row in rows if row["kind"] == "as good"]
+    unsafe = [row for row in rows if row["kind"] == "safety only"]
 
     def counted(those: list[dict[str, Any]], decision: str) -> int:
         return sum(row["decision"] == decision for row in those)
 
     promoted, lost = counted(worse, PROMOTE), counted(better, REJECT)
+    for_safety = counted([row for row in unsafe if FOR_SAFETY in row["reason"]], REJECT)
     out = [
         figure("regressions_promoted", promoted, len(worse), target="0", met=promoted == 0),
         figure("regressions_rejected", counted(worse, REJECT), len(worse)),
+        figure("safety_only_rejected_for_safety", for_safety, len(unsafe)),
         figure("improvements_rejected", lost, len(better), target="<= 2", met=lost <= 2),
         figure("improvements_promoted", counted(better, PROMOTE), len(better)),
         figure("equals_rejected", counted(equal, REJECT), len(equal)),

@@ -241,7 +241,7 @@ def task_figures(found: Sequence[Contender]) -> list[dict[str, Any]]:
 def storage_figures(sizes: dict[str, float], steps: int) -> list[dict[str, Any]]:
     """Return bytes of a control step, and the shares of ours in LeRobot's."""
     rows = [figure(f"learner_bytes_per_step_{_slug(where)}", size, steps, digits=0) for where, size in sizes.items()]
-    store, replay = sizes["engram experience store"], sizes["engram replay as recorded"]
+    store, replay = sizes["engram experience store"], sizes["engram replay as recorded, at its peak"]
     pairs = {
         "replay_over_lerobot_buffer": replay / sizes["lerobot replay buffer"],
         "store_over_lerobot_dataset_with_png_files": store / sizes["lerobot dataset with png files"],

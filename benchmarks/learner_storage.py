@@ -2,13 +2,15 @@
 
 The episodes are a policy's in the simulator: pictures of noise would not compress. LeRobot's buffer holds each step
 twice, as float32, in RAM; on disk it becomes a dataset with videos, which loses detail, or with PNG files. Ours are
-the store of the experience on disk, which keeps every bit, and the replay in RAM.
+the store of the experience on disk, which keeps every bit, and the replay in RAM. That is full and takes in episodes
+in place of others, and its peak counts besides.
 """
 
 from __future__ import annotations
 
 import itertools
 import tempfile
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +23,7 @@ from lerobot.rl.buffer import ReplayBuffer as LeRobotBuffer
 from engram.core.types import Transition
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.replay.buffer import ReplayBuffer
+from engram.learning.replay.buffer import ReplayBuffer, ReplayConfig
 from engram.policies import load_policy
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.sim.tasks import SUITES
@@ -29,6 +31,8 @@ from engram.sim.world import MujocoWorld
 from engram.validation.evaluation import make_runtime
 
 FPS = 10
+TIMES = 4
+"""A replay takes in so many times the steps that fit in."""
 
 
 def recorded(policy: str, tasks: int, each: int, seed: int) -> list[list[Transition]]:
@@ -56,8 +60,8 @@ def bytes_per_step(policy: str, episodes: Sequence[Sequence[Transition]]) -> dic
         peer = lerobot_buffer(episodes)
         found = {
             "engram experience store": _stored(folder / "store", episodes),
-            "engram replay as recorded": _held(episodes, None),
-            "engram replay as the policy sees them": _held(episodes, shrink),
+            **_held("engram replay as recorded", episodes, None),
+            **_held("engram replay as the policy sees them", episodes, shrink),
             "lerobot replay buffer": _tensors(peer),
             "lerobot dataset of its buffer with videos": _dataset(folder / "videos", peer),
             "lerobot dataset with png files": _pictures(folder / "pictures", episodes),
@@ -94,15 +98,20 @@ def _stored(folder: Path, episodes: Sequence[Sequence[Transition]]) -> int:
     return _size(folder)
 
 
-def _held(episodes: Sequence[Sequence[Transition]], shrink: Callable[[str, np.ndarray], np.ndarray] | None) -> int:
-    """Return the size of our replay of ``episodes`` in RAM."""
-    buffer = ReplayBuffer(shrink=shrink)
-    for number, episode in enumerate(episodes):
-        buffer.add(number, episode)
-    return sum(
-        sum(array.nbytes for array in (*one.images.values(), one.state, one.action, one.person))
-        for one in buffer.episodes
-    )
+def _held(
+    name: str, episodes: Sequence[Sequence[Transition]], shrink: Callable[[str, np.ndarray], np.ndarray] | None
+) -> dict[str, int]:
+    """Return how much RAM our replay of the steps of ``episodes`` takes at last and at most, while others come."""
+    tracemalloc.start()  # NumPy tells it of its arrays
+    try:
+        buffer = ReplayBuffer(ReplayConfig(capacity=sum(map(len, episodes))), shrink)
+        for number in range(TIMES * len(episodes)):
+            buffer.add(number, episodes[number % len(episodes)])
+            buffer.sample(1, (number,))
+        steady, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return {name: steady, f"{name}, at its peak": peak}
 
 
 def _tensors(buffer: LeRobotBuffer) -> int:

@@ -7,25 +7,33 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from engram.benchmarks.gate_kills import make_learner
+from engram.benchmarks.gate_kills import make_learner, results
 from engram.learning.weights.library import WeightsLibrary
 from engram.nodes import messages, qos
 from engram.nodes.loop_client import LoopClient
-from engram_interfaces.msg import GateVerdict, PolicyManifest
+from engram.runtime.episode_report import LoopError
+from engram_interfaces.msg import PolicyManifest
 
+NODE = ("-m", "engram.nodes.gate_node")
+"""What Python runs."""
+LOG = Path("runs/bench/loop_gate.log")
+"""What the node says."""
 SETTLE_S = 2.0
 """Pause after the node goes on: the others discover it anew."""
 READY_S = 300.0
-"""Until the first pair of episodes has run [s]."""
+"""Until an episode has run, from the start on or beside the loop [s]."""
 SLICE = 65536
 """Bytes of a slice of the weights, as a learner announces it; nobody asks for one here."""
 
 
 class GateBeside:
     """A gate node with the niceness that it is shipped with, in a process group that is stopped as a whole.
+
+    It counts as validating while it lives and ever more of its episodes are kept; a round of pairs, of which it tells,
+    may take longer than a block of the loop.
 
     Args:
         client: announces candidates.
@@ -40,32 +48,54 @@ class GateBeside:
         library = WeightsLibrary(folder / "weights", read_only=True)
         self._left = [library.manifest(name) for name in names]
         self._candidates = client.node.create_publisher(PolicyManifest, "policy/candidate", qos.LATCHED)
-        self._pairs = 0
-        client.node.create_subscription(GateVerdict, "policy/gate", self._on_verdict, qos.LATCHED)
+        self._folder = folder
         words = [f"folder:={folder}", "policy:='base'", "promote:=false"]
         arguments = [word for one in words for word in ("-p", one)]
-        command = [sys.executable, "-m", "engram.nodes.gate_node", "--ros-args", *arguments, "--log-level", "warn"]
-        self._process = subprocess.Popen(command, stdout=sys.stderr, start_new_session=True)
-
-    def _on_verdict(self, msg: GateVerdict) -> None:
-        self._pairs = max(self._pairs, msg.pairs)
+        command = [sys.executable, *NODE, "--ros-args", *arguments, "--log-level", "warn"]
+        LOG.parent.mkdir(parents=True, exist_ok=True)
+        with LOG.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
     def get_ready(self) -> None:
-        """Wait until it has run episodes, then stop it."""
+        """Wait until it has run episodes, then stop it.
+
+        Raises:
+            LoopError: it ended, or ran none; names its log.
+        """
         self._offer()
-        self._client.wait_for(lambda: self._pairs > 0, READY_S, "the gate validates")
+        self._wait_for_more(0)
         self._signal(signal.SIGSTOP)
 
     @contextmanager
     def validating(self) -> Iterator[None]:
-        """Let it validate meanwhile."""
+        """Let it validate meanwhile.
+
+        Raises:
+            LoopError: it has ended, or ran no episode meanwhile; names its log.
+        """
+        self._check_lives()
+        before = len(results(self._folder))
         self._signal(signal.SIGCONT)
-        self._offer()
-        self._client.spin(SETTLE_S)
         try:
+            self._offer()
+            self._client.spin(SETTLE_S)
             yield
+            self._wait_for_more(before)
         finally:
             self._signal(signal.SIGSTOP)
+
+    def _wait_for_more(self, before: int) -> None:
+        """Wait until more episodes are kept than there were ``before``."""
+
+        def is_more() -> bool:
+            self._check_lives()
+            return len(results(self._folder)) > before
+
+        self._client.wait_for(is_more, READY_S, f"another episode of the gate (its log: {LOG.absolute()})")
+
+    def _check_lives(self) -> None:
+        if (code := self._process.poll()) is not None:
+            raise LoopError(f"the gate node ended with code {code}; its log: {LOG.absolute()}")
 
     def close(self) -> None:
         """End it with its workers."""
@@ -79,4 +109,5 @@ class GateBeside:
             self._candidates.publish(messages.manifest_to_msg(self._left.pop(0), 1, SLICE))
 
     def _signal(self, number: int) -> None:
-        os.killpg(self._process.pid, number)
+        with suppress(ProcessLookupError):  # it has ended, and so have its workers
+            os.killpg(self._process.pid, number)

@@ -445,6 +445,8 @@ def gate_policies(results: Results) -> list[str]:
         counts = [str(sum(row["decision"] == decision for row in those)) for decision in (PROMOTE, REJECT, NOT_SHOWN)]
         pairs = sorted(row["pairs"] for row in those)
         rows.append([kind, those[0]["wanted"], str(len(those)), *counts, str(pairs[len(pairs) // 2])])
+        if kind == "safety only" and (row := results["gate_policies"].figure("safety_only_rejected_for_safety")):
+            rows.append([f"{kind}: for safety", REJECT, str(row["n"]), "–", str(row["value"]), "–", "–"])
     tried = len(results["gate_policies"].content["candidates"])
     return [
         f"Candidates made from `base`, on the six tabletop tasks; {tried} of the 80 that were planned were tried. "

@@ -233,7 +233,8 @@ LEARNER = {
     ),
     "learner_bytes": (
         "*Bytes per step*: of episodes of six tabletop tasks in the simulator. LeRobot's buffer is in RAM, and so is "
-        "our replay; our experience store keeps every bit on disk, as PNG files do, and videos do not."
+        "our replay, which is full and takes in episodes in place of others: its peak is judged. Our experience store "
+        "keeps every bit on disk, as PNG files do, and videos do not."
     ),
     "learner_recording": (
         "*Recording*: the policy answers at every control step, with recording and without, in turns. *Handing over*: "

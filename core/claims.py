@@ -62,7 +62,9 @@ class WriterClaim:
         there = {writer.gid[:PARTICIPANT]: writer.node for writer in self._writers()}
         who = there.get(process, "")
         reason = self._reason(process, who, there)
-        if reason and reason != UNKNOWN:
+        if reason == UNKNOWN:
+            self._refused.pop(process, None)  # the name that it had is gone, and what it might have become with it
+        elif reason:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
             succeeds = bool(who) and who in (self._nodes or (self._holder_name,))

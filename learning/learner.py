@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +21,8 @@ from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import UnreadableStoreError
 from engram.learning.experience.eligibility import (
     ALONE,
+    BEYOND,
+    FAILED,
     MISFIT,
     STALE,
     UNREADABLE,
@@ -29,7 +32,7 @@ from engram.learning.experience.eligibility import (
 )
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.progress import Progress, load_progress, save_progress
-from engram.learning.replay.buffer import Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.buffer import CLAIMS, Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
 from engram.learning.replay.earlier import number_of, open_earlier
 from engram.learning.replay.shown import ShownEpisodes, ShownSamples
 from engram.learning.replay.taken import taken_by
@@ -50,8 +53,8 @@ TOLD = (
     "parent",
 )
 """What of its progress is among its metrics."""
-_CANDIDATE = re.compile(r"candidate-(\d{7,})-[0-9a-f]{8}")
-"""Version of a candidate; the number is of the updates that were taken until then."""
+_CANDIDATE = re.compile(r"candidate-([0-9]{7,15})-[0-9a-f]{8}")
+"""Version of a candidate; the number is of the updates that were taken until then. Of longer ones it is no number."""
 LINE = 50
 """Newest candidates that training is known to have come through."""
 
@@ -127,7 +130,8 @@ class Learner:
     Raises:
         UnknownNameError: there is no such algorithm.
         CannotTrainError: updates are paid for that the algorithm cannot take.
-        InvalidInputError: the algorithm cannot train this policy, or the folder's state does not fit a setting.
+        InvalidInputError: the algorithm cannot train this policy, the folder's state does not fit a setting, or
+            nothing may be learnt from of an earlier experiment.
         UnreadableStoreError, WeightsError: the folder's state is damaged, or of another network or lineage.
         StoreError: the disk refuses it, or the experience is damaged.
     """
@@ -145,7 +149,7 @@ class Learner:
         self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
         self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
         check_paid(self.algorithm, self.config)
-        check_shares(self.algorithm, self.config.replay)
+        check_shares(self.algorithm, self.config)
         self.lineage = self.algorithm.lineage
         self._source = source
         self._folder = None if folder is None else Path(folder).expanduser()
@@ -168,8 +172,8 @@ class Learner:
         self.changed: dict[str, str] = {}
         """What is other than when the folder's state was saved -> how, and what becomes of it, in words."""
         self.earlier_passed_over: dict[str, int] = {}
-        """Reason -> episodes of earlier experiments to learn from that were not."""
-        self._earlier, self._earlier_episodes = "", 0  # digest of those that are learnt from, and how many these are
+        """Reason -> episodes of earlier experiments that are not learnt from."""
+        self._earlier = ""  # digest of those that may be learnt from
         if self.config.replay.experiments:
             self._look_at_earlier()
         if self._folder is not None:
@@ -179,7 +183,7 @@ class Learner:
     def metrics(self) -> dict[str, Any]:
         """Counters and the running loss."""
         found = {name: getattr(self._progress, name) for name in TOLD} | {"replay_steps": len(self._replay)}
-        return found | ({"earlier_episodes": self._earlier_episodes} if self.config.replay.experiments else {})
+        return found | ({"earlier_episodes": len(self._replay.earlier)} if self.config.replay.experiments else {})
 
     @property
     def line(self) -> Mapping[str, str]:
@@ -257,7 +261,7 @@ class Learner:
                 return (), ""
             if not (all_teach or self.config.imitate_own or shows_more(transitions)):
                 return (), ALONE
-            self._replay.add(number, self._read_of(transitions), earlier=earlier)
+            self._hold(number, transitions, earlier=earlier)
         except StoreError:  # the episodes after it are learnt from all the same
             return (), UNREADABLE
         except _WithoutContextError:
@@ -267,23 +271,51 @@ class Learner:
             return (), MISFIT
         return transitions, ""
 
+    def _hold(self, number: int, transitions: Sequence[Transition], *, earlier: bool = False) -> None:
+        """Put an episode into the replay buffer. Its first own one decides which of earlier experiments fit.
+
+        Raises:
+            InvalidInputError: it does not fit, see :meth:`ReplayBuffer.add`.
+        """
+        before = len(self._replay.earlier)
+        self._replay.add(number, self._read_of(transitions), earlier=earlier)
+        if not earlier and (gone := before - len(self._replay.earlier)):
+            self._pass_over_earlier(MISFIT, gone)
+            self.misfit = f"{gone} episodes of earlier experiments: of another shape than the learner's own"
+
+    def _pass_over_earlier(self, reason: str, count: int) -> None:
+        self.earlier_passed_over[reason] = self.earlier_passed_over.get(reason, 0) + count
+
     def _look_at_earlier(self) -> None:
-        """Put what may be learnt from of earlier experiments into the replay buffer; count what may not."""
-        option, passed_over = "LearnerConfig.replay.earlier", self.earlier_passed_over
-        for reader in open_earlier(option, self.config.replay.experiments, self._source.id):
+        """Put what may be learnt from of earlier experiments into the replay buffer; count what may not.
+
+        Raises:
+            InvalidInputError: there is nothing of the kind in one of the folders, or it cannot be read.
+        """
+        option, folders, usable = "LearnerConfig.replay.earlier", self.config.replay.experiments, 0
+        for folder, reader in zip(folders, open_earlier(option, folders, self._source.id), strict=True):
             try:
                 known = reader.catalogue()
             except StoreError as error:
                 raise InvalidInputError(f"{option}: {error}") from error
+            found, reasons = 0, Counter({UNREADABLE: len(reader.unreadable)} if reader.unreadable else {})
             for info in known:
                 steps, reason = self._put(info, reader, number_of(reader.id, info.number), earlier=True)
-                if reason:
-                    passed_over[reason] = passed_over.get(reason, 0) + 1
-                elif steps:
-                    self._earlier_episodes += 1
-                    self._earlier = _after(self._earlier, steps)
-            if reader.unreadable:
-                passed_over[UNREADABLE] = passed_over.get(UNREADABLE, 0) + len(reader.unreadable)
+                if steps and not reason:
+                    found, self._earlier = found + 1, _after(self._earlier, steps)
+                elif reason or not info.success:
+                    reasons[reason or FAILED] += 1
+            if not found:
+                told = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "there is none"
+                raise InvalidInputError(
+                    f"{option}: {folder}: none of its episodes may be learnt from ({told}); expected some of lineage "
+                    f"{self.lineage}, as are left by an experiment that began with the same checkpoint"
+                )
+            for reason, count in reasons.items():
+                self._pass_over_earlier(reason, count)
+            usable += found
+        if gone := usable - len(self._replay.earlier):
+            self._pass_over_earlier(BEYOND, gone)
 
     def _pass_over(self, reason: str) -> int:
         self._progress.passed_over[reason] = self._progress.passed_over.get(reason, 0) + 1
@@ -442,7 +474,7 @@ class Learner:
         """Write the whole state to the folder; raises InvalidInputError without one."""
         if self._folder is None:
             raise InvalidInputError("Learner.save: this learner has no folder")
-        self._progress.replay = list(self._replay.numbers)
+        self._progress.replay, self._progress.earlier = list(self._replay.numbers), self._earlier
         self._progress.streams = [] if self._stream is None else self._stream.places
         save_progress(self._folder, self._progress, self.algorithm.save(), self.algorithm.weights())
 
@@ -469,7 +501,8 @@ class Learner:
 
     def _buffer(self) -> ReplayBuffer:
         """Return a buffer whose samples are of all that is in it."""
-        everything = replace(self.config.replay, newest=self.config.replay.capacity, share_new=1.0)
+        alike: dict[str, Any] = dict.fromkeys(CLAIMS, 0.0) | {"earlier": (), "share_new": 1.0}
+        everything = replace(self.config.replay, newest=self.config.replay.capacity, **alike)
         return ReplayBuffer(everything, self.algorithm.shrink, self._takes)
 
     def _packed(self, episodes: Iterable[Sequence[Transition]]) -> list[Episode]:
@@ -519,7 +552,7 @@ class Learner:
         data = self.algorithm.weights()
         metrics = {k: v for k, v in self.metrics.items() if k not in ("parent", "update_credit")}
         metrics |= {"experience": state.experience, "code": digest(*CODE)}
-        metrics |= {"earlier": self._earlier} if self._earlier else {}
+        metrics |= {"earlier": self._earlier} if self._replay.earlier else {}
         manifest = make_manifest(data, "candidate", state.parent, metrics=metrics, lineage=self.lineage)
         manifest = replace(manifest, version=f"candidate-{state.updates:07d}-{manifest.sha256[:8]}")
         verify(data, manifest, self._specs)
@@ -539,6 +572,11 @@ class Learner:
         self._progress = progress
         if changed:
             self.changed["settings"] = changed
+        if progress.earlier != self._earlier:
+            self.changed["earlier experience"] = (
+                f"other episodes than before, now {len(self._replay.earlier)}: training goes on with these, and not "
+                "bit for bit"
+            )
         if self._source.id and progress.store not in ("", self._source.id):
             self._begin_store()
         progress.store = self._source.id or progress.store
@@ -569,7 +607,7 @@ class Learner:
                 continue
             with suppress(StoreError, InvalidInputError):  # damaged: the training goes on without it
                 if transitions := self._source.episode(info.number):  # the store's bound may have let it go
-                    self._replay.add(info.number, self._read_of(transitions))
+                    self._hold(info.number, transitions)
 
 
 def _after(before: str, episode: Sequence[Transition]) -> str:
@@ -593,18 +631,24 @@ def check_paid(algorithm: Algorithm, config: LearnerConfig) -> None:
         )
 
 
-def check_shares(algorithm: Algorithm, config: ReplayConfig) -> None:
-    """Raise InvalidInputError for shares of a batch that ``algorithm`` cannot have."""
+def check_shares(algorithm: Algorithm, config: LearnerConfig) -> None:
+    """Raise InvalidInputError for parts of a batch that ``algorithm`` cannot have, or that nothing is drawn from."""
+    replay = config.replay
+    if replay.experiments and (algorithm.frozen or not config.updates_per_episode):
+        raise InvalidInputError(
+            f"LearnerConfig.replay.earlier: {', '.join(replay.experiments)}: nothing is drawn from these: "
+            f"{algorithm.frozen or 'updates_per_episode is 0'}; expected none"
+        )
     for name in ("share_successes", "share_failures", "share_person"):
-        value = getattr(config, name)
+        value = getattr(replay, name)
         if value and algorithm.whole_replay:
             raise InvalidInputError(
                 f"LearnerConfig.replay.{name}: {value}: {type(algorithm).__name__} takes all episodes, and draws by "
                 "itself; expected 0"
             )
-    if config.share_failures and not algorithm.learns_from_failures:
+    if replay.share_failures and not algorithm.learns_from_failures:
         raise InvalidInputError(
-            f"LearnerConfig.replay.share_failures: {config.share_failures}: {type(algorithm).__name__} learns from no "
+            f"LearnerConfig.replay.share_failures: {replay.share_failures}: {type(algorithm).__name__} learns from no "
             "failure; expected 0"
         )
 

@@ -36,6 +36,8 @@ class Progress:
     """Failed ones that did; only for algorithms that learn from failures."""
     experience: str = ""
     """Digest of what has entered it, in that order."""
+    earlier: str = ""
+    """Digest of what is learnt from of earlier experiments; empty: nothing is."""
     passed_over: dict[str, int] = field(default_factory=dict)
     """Reason -> episodes to learn from that were not."""
     updates: int = 0

@@ -15,7 +15,7 @@ from engram.core.contracts import Policy
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import UnreadableStoreError, put_back, set_aside
-from engram.learning.learner import EpisodeSource, Learner, LearnerConfig, check_paid
+from engram.learning.learner import EpisodeSource, Learner, LearnerConfig, check_paid, check_shares
 from engram.learning.live import LiveRecord
 from engram.learning.practised import Practised
 from engram.learning.weights.library import WeightsLibrary
@@ -52,7 +52,8 @@ def open_workspace(
         StoreError: the disk refuses it; everything lies where it lay.
     """
     made, parts, library = make_algorithm(algorithm, policy), _Parts(folder), None
-    check_paid(made, config or LearnerConfig())  # before anything is written
+    for check in (check_paid, check_shares):
+        check(made, config or LearnerConfig())  # before anything is written
     try:
         library = parts.open(
             PARTS,

@@ -49,7 +49,8 @@ def hear_bound(
     callback: Callable[[Any], None],
     profile: QoSProfile,
 ) -> None:
-    """Subscribe a ``node`` from outside; ``callback`` gets the messages of one of ``writers``, nodes of its namespace.
+    """Subscribe a ``node`` from outside; ``callback`` gets the messages of one of ``writers``, nodes of its namespace
+    or, with a leading /, of any.
 
     Without any the first that writes counts. What is refused, also by ``callback``, is a problem in ``health``.
     """
@@ -73,7 +74,9 @@ def _taker(bound: BoundTopic) -> Callable[[Any, Any], None]:
 
 
 def _claim(node: Node, topic: str, writers: Sequence[str]) -> WriterClaim:
-    return WriterClaim(lambda: _writers(node, topic), [_full_name(node.get_namespace(), name) for name in writers])
+    own = node.get_namespace()
+    nodes = [name if name.startswith("/") else _full_name(own, name) for name in writers]
+    return WriterClaim(lambda: _writers(node, topic), nodes)
 
 
 def _writers(node: Node, topic: str) -> list[Writer]:

@@ -120,6 +120,10 @@ class GateNode(EngramNode):
         self.get_logger().info(f"practice: {what}")
         self.health.note("practice", what)
 
+    def passed_over(self, error: EngramError) -> None:
+        """Tell what the learner was taught and cannot be tried."""
+        self.report("taught", error)
+
     def failed(self, version: str, error: EngramError) -> None:
         """Tell why ``version`` could not be judged."""
         self.report("validation", error)

@@ -49,14 +49,16 @@ def _declare_field(node: Node, name: str, field: dataclasses.Field, description:
     choices = field.metadata.get("choices", ())
     if choices:
         descriptor.additional_constraints = "one of: " + ", ".join(choices)
+    descriptor.dynamic_typing = unquoted = "off" in choices  # YAML reads that as a bool unless it stands in quotes
     try:
         value = node.declare_parameter(name, default, descriptor).value
     except InvalidParameterTypeException as error:
         raise InvalidInputError(f"parameter {name!r}: {error}; expected {type(default).__name__}") from None
     except InvalidParameterValueException as error:
         raise InvalidInputError(f"parameter {name!r}: {error}; expected {low} .. {high}") from None
-    if choices and value not in choices:
-        raise unknown_name(f"value of parameter {name!r}", value, choices)
+    value = "off" if unquoted and value is False else value
+    if choices and str(value) not in choices:
+        raise unknown_name(f"value of parameter {name!r}", str(value), choices)
     return tuple(value) if isinstance(field.default, tuple) else value
 
 

@@ -142,6 +142,7 @@ class PolicyNode(EngramNode):
             self.experience.executed(messages.chunk_from_msg(msg))
         if (author := msg.policy_version).startswith(HUMAN):
             self.thread.put(Overruled(messages.from_stamp(msg.header.stamp), msg.episode))
+        self.inputs.overruled = author.startswith(HUMAN)
         self.phase = "holding" if author.startswith(HOLD) else "intervention" if author.startswith(HUMAN) else "acting"
 
     def _on_memory(self, msg: MemoryContext) -> None:
@@ -153,11 +154,12 @@ class PolicyNode(EngramNode):
     def _advance(self) -> None:
         """Hand over every control step for which everything is there, oldest first."""
         for observation in self.inbox.take():
+            self.last_stamp = observation.stamp_ns
             self.inputs.observed(observation)
         for step in self.inputs.take():
             stamp_ns = step.observation.stamp_ns
             self.health.trace("observation complete", stamp_ns)
-            self.last_stamp, self.progress_at = stamp_ns, time.monotonic()
+            self.progress_at = time.monotonic()
             if step.status.running:
                 self._hand_over(step)
 

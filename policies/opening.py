@@ -203,10 +203,14 @@ def _readable(source: Source) -> Iterator[None]:
 
 
 def files_of(name: str | Path) -> Path:
-    """Return the folder with the files of a policy that was opened; of one on the hub that is where they were fetched
-    to."""
-    source = Source(str(name) if _is_on_hub(str(name)) else str(checkpoint_folder(name)))
-    return source.file("config.json").parent
+    """Return the folder with the files of a policy; of one on the hub that is where they are fetched to.
+
+    Raises UnknownNameError: see :func:`open_policy`.
+    """
+    if _is_on_hub(str(name)):
+        _check_on_hub(str(name))
+        return Source(str(name)).file("config.json").parent
+    return Source(str(checkpoint_folder(name))).file("config.json").parent
 
 
 def checkpoint_folder(name: str | Path) -> Path:

@@ -24,8 +24,8 @@ class _Waiting:
     msg: Any
     gid: bytes
     """Its writer."""
-    since_s: float
-    """Since when it waits, on the clock of its topic."""
+    nameless_s: float | None = None
+    """Since when its writer's node is unknown, on the clock of its topic; None: it is known."""
     counted: bool = False
     """It is among those that were refused."""
 
@@ -61,7 +61,7 @@ class BoundTopic:
 
     def take(self, msg: Any, gid: bytes) -> None:
         """Take a message of the writer ``gid``."""
-        reason, one = self._claim.refusal(gid), _Waiting(msg, gid, self._clock())
+        reason, one = self._claim.refusal(gid), _Waiting(msg, gid)
         if not reason or self._may_wait(one, reason):
             self._line_of(gid).append(one)
         if not reason:
@@ -91,9 +91,13 @@ class BoundTopic:
         """Tell whether a message that is refused for ``reason`` may count later; else name the reason, and count it.
 
         It may where its writer's name is to come, and where the writer waits for its predecessor to go: what is latched
-        comes only once.
+        comes only once. What a writer said that is gone itself counts no more.
         """
-        if reason == UNKNOWN and self._clock() - one.since_s < PATIENCE_S:
+        if reason != UNKNOWN:
+            one.nameless_s = None
+        elif one.nameless_s is None:
+            one.nameless_s = self._clock()
+        if one.nameless_s is not None and self._clock() - one.nameless_s < PATIENCE_S:
             return True
         if not one.counted:
             self._health.count(f"refused from other writers: {self._topic}")

@@ -158,13 +158,25 @@ def policy_folder(name: str) -> Path:
     return folder.resolve()
 
 
+def policy_files(name: str) -> Path:
+    """Return the folder with the files of a policy: a shipped one, your own, or one on the hub, which is fetched."""
+    if not _may_be_on_hub(name) or at_home(name).is_dir():
+        return policy_folder(name)
+    from engram.policies.opening import files_of  # torch
+
+    return files_of(name)
+
+
+def _may_be_on_hub(spec: str) -> bool:
+    return spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
+
+
 def check_policy_name(spec: str) -> None:
     """Raise UnknownNameError for a policy that cannot be one, without loading it: torch alone takes seconds."""
     shipped = shipped_policies()
-    on_hub = spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
     if ":" in spec:
         _check_module(spec)
-    elif not (spec in shipped or on_hub or at_home(spec).is_dir()):
+    elif not (spec in shipped or _may_be_on_hub(spec) or at_home(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:attribute"])
 
 

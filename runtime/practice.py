@@ -39,6 +39,8 @@ OTHERS = "others"
 """Folder of what the policy did before practice while it carried out other goals."""
 FIRST_REHEARSED_SEED = 95_000
 """Scenes of other goals; nothing is practised or measured on them."""
+KEPT = "practice.json"
+"""File in the folder that says what is practised."""
 STREAM = ("practice", "0")
 """Robot and boot of the transitions."""
 
@@ -185,7 +187,7 @@ class Practice:
         known: dict[str, Any] = {"task": task, "policy": policy.version, "judge": judge.name if judge else "oracle"}
         earlier = open_earlier("PracticeConfig.earlier", self.config.earlier)
         known |= asdict(self.config) | {"earlier": [one.id for one in earlier]}
-        self._check(known | dict(about or {}), asdict(PracticeConfig()) | dict(before or {}))
+        kept = self._checked(known | dict(about or {}), asdict(PracticeConfig()) | dict(before or {}))
         self.store = ExperienceStore(folder / "experience", ExperienceStoreConfig(max_mb=self.config.max_mb))
         self._record = PracticeRecord(self.store)
         pace = LearnerConfig(
@@ -196,7 +198,12 @@ class Practice:
             seed=self.config.seed,
             replay=ReplayConfig(earlier=self.config.earlier),
         )
-        self.learner = Learner(self.store, trained or policy, algorithm, folder=folder / "training", config=pace)
+        try:
+            self.learner = Learner(self.store, trained or policy, algorithm, folder=folder / "training", config=pace)
+        except BaseException:
+            self.store.close()
+            raise
+        write_atomic(folder / KEPT, kept)  # what the learner refuses leaves the folder to another practice
         self.episodes = self._read()
         self.corrections: list[MotionCorrection] = []
         """What was found after every ``search`` episodes; no correction where none was surely better."""
@@ -330,26 +337,21 @@ class Practice:
         write_atomic(self.driving, weights)
         self.policy.load_weights(self.driving, version)
 
-    def _check(self, about: dict[str, Any], before: dict[str, Any]) -> None:
-        """Write what is practised into the folder; InvalidInputError if it is another practice's.
+    def _checked(self, about: dict[str, Any], before: dict[str, Any]) -> bytes:
+        """Return what the folder is to say of what is practised; InvalidInputError if it is another practice's.
 
-        What the folder does not say, as an earlier version did not know it, is as in ``before``, and is written there.
+        What the folder does not say, as an earlier version did not know it, is as in ``before``.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / "practice.json"
+        path = self._folder / KEPT
         about, before = json.loads(json.dumps([about, before]))
-        if not path.exists():
-            write_atomic(path, json.dumps(about, indent=1).encode())
         try:
-            said = dict(json.loads(path.read_text()))
-            found = _completed(said, before)
+            found = _completed(dict(json.loads(path.read_text())), before) if path.exists() else about
         except DAMAGED as error:
             raise StoreError(f"{path}: cannot be read: {error}") from error
         if changed := sorted(name for name in about if found.get(name) != about[name]):
             values = ", ".join(f"{name}: {found.get(name)}, not {about[name]}" for name in changed)
             raise InvalidInputError(f"{self._folder} holds another practice ({values}); use another folder")
-        if found != said:
-            write_atomic(path, json.dumps(found, indent=1).encode())
+        return json.dumps(found, indent=1).encode()
 
     def _read(self) -> list[PracticeEpisode]:
         path = self._folder / "episodes.jsonl"

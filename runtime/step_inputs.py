@@ -58,6 +58,8 @@ class StepInputs:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
+        self.overruled = False
+        """A person drives: no observation waits for the memory."""
         self._reads_context, self._report, self._count, self._clock = reads_context, report, count, clock
         self._ready: StampedBuffer[Observation] = StampedBuffer(KEPT)
         self._statuses: StampedBuffer[EpisodeStatus] = StampedBuffer(KEPT)
@@ -94,7 +96,9 @@ class StepInputs:
         stamp_ns = self._ready.oldest_ns
         if stamp_ns is None or (self.config.lockstep and stamp_ns not in self._statuses):
             return False
-        return stamp_ns not in self._memory if self.config.memory == "wait" else self._lacks_fresh(stamp_ns)
+        if self.config.memory == "wait":
+            return stamp_ns not in self._memory and not self.overruled
+        return self._lacks_fresh(stamp_ns)
 
     def take(self) -> list[StepInput]:
         """Return every step for which everything is there; each is given out once."""
@@ -114,9 +118,11 @@ class StepInputs:
         if found is not None or self.config.memory != "latest":
             return found
         found = self._memory.newest
-        if found is None or not (self._reads_context() and self.config.lockstep):
+        if found is None or not self._reads_context():
             return found
-        oldest_ns = max(stamp_ns - round(self.config.missing_after_s * 1e9), self._begun_ns)
+        oldest_ns = stamp_ns - round(self.config.missing_after_s * 1e9)
+        if self.config.lockstep:
+            oldest_ns = max(oldest_ns, self._begun_ns)
         return found if found.stamp_ns >= oldest_ns else None
 
     def _lacks_fresh(self, stamp_ns: int) -> bool:
@@ -125,7 +131,7 @@ class StepInputs:
         In lock-step that ends by itself.
         """
         config, newest_ns = self.config, self._memory.newest_ns
-        if config.memory != "latest" or config.lockstep or not self._reads_context():
+        if config.memory != "latest" or config.lockstep or not self._reads_context() or self.overruled:
             return False
         return newest_ns is None or newest_ns < stamp_ns - round(config.missing_after_s * 1e9)
 
@@ -133,13 +139,13 @@ class StepInputs:
         """Tell whether the observation at ``stamp_ns`` waits for another context than there is."""
         config = self.config
         if config.memory == "wait":
-            return stamp_ns not in self._memory
+            return stamp_ns not in self._memory and not self.overruled
         if self._lacks_fresh(stamp_ns):
             newest_ns = self._memory.newest_ns
             there = "there is none"
             if newest_ns is not None:
                 there = f"the newest is {(stamp_ns - newest_ns) / 1e9:.0f} s older than the observation"
-            self._report("memory/context", f"{there}: the policy waits for it (memory: off does without)")
+            self._report("memory/context", f"{there}: the policy waits (missing_after_s; memory: off does without)")
             return True
         if config.memory == "off" or not config.lockstep or not self._reads_context():
             return False

@@ -3,10 +3,12 @@
 Both policies run the same scenes. On every task the gate tests two things at once and after every pair of episodes:
 that the candidate is not worse by ``margin`` or more, and that it is worse. Both are tested on successes, and on
 progress: how near an episode came to success, 0 to 1 (partial credit; arXiv:2603.13616 tests on it alone). Over all
-tasks together, both are tested on how much the safety filter has to intervene. The gate promotes when the first is
-shown of everything, and rejects when the second is shown of anything. Promoting needs every test, so each may use the
-whole error rate (intersection-union test, Berger 1982); rejecting needs one of many, so they share theirs (Bonferroni).
-The tests hold at any time they are looked at: :class:`engram.core.betting.MeanTest`.
+tasks together it tests how much the safety filter has to intervene: that this is less than ``breach_margin`` more, and
+that it is more than ``breach_margin`` more. A candidate that succeeds more often may come to a limit a little more
+often. The gate promotes when the first is shown of everything, and rejects when the second is shown of anything.
+Promoting needs every test, so each may use the whole error rate (intersection-union test, Berger 1982); rejecting needs
+one of many, so they share theirs (Bonferroni). The tests hold at any time they are looked at:
+:class:`engram.core.betting.MeanTest`.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ class GateConfig:
     false_promotion: float = 0.01
     """Probability that a candidate is promoted that is worse by a margin on some task, at most."""
     false_rejection: float = 0.05
-    """Probability that a candidate is rejected that is as good on every task, at most."""
+    """Probability that a candidate is rejected that is as good on every task and within ``breach_margin``, at most."""
     breach_margin: float = 0.05
     """In such a larger share of the control steps may the safety filter intervene, where an episode in which it refused
-    a command counts whole."""
+    a command counts whole. What is shown to need more is rejected; what is not shown to need less is not promoted."""
     budget: int = 200
     """Pairs of episodes a task; what is not shown then, is not shown."""
 
@@ -94,7 +96,8 @@ class Gate:
         self._not_worse = {
             name: MeanTest(1.0 - margin) for task in tasks for name, margin in zip(_names(task), margins, strict=True)
         }
-        self._worse = {name: MeanTest(1.0) for name in (*self._not_worse, SAFETY)}
+        self._worse = {name: MeanTest(1.0) for name in self._not_worse}
+        self._worse[SAFETY] = MeanTest(1.0 + self.config.breach_margin)
         self._safe, self._acts = MeanTest(1.0 - self.config.breach_margin), MeanTest(1.0)
 
     def add(
@@ -130,7 +133,7 @@ class Gate:
         calmer = round(breaches[1] - breaches[0], GAIN_DIGITS)
         self.breaches = [count + had for count, had in zip(self.breaches, breaches, strict=True)]
         self._safe.add(calmer + self.config.breach_margin)
-        self._worse[SAFETY].add(-calmer)
+        self._worse[SAFETY].add(-calmer - self.config.breach_margin)
         seen.not_worse = all(self._not_worse[name].shown(self.config.false_promotion) for name in _names(task))
         seen.worse = any(self._is_worse(name) for name in _names(task))
 

@@ -8,10 +8,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from engram.core.durable import write_atomic
-from engram.core.errors import InvalidInputError, WeightsError
+from engram.core.errors import EngramError, InvalidInputError, WeightsError
 from engram.core.types import Lineage
 from engram.learning.weights.library import WeightsLibrary
-from engram.validation.taught import keep_taught, taught_tasks
+from engram.sim.tasks import expand, task_class
+from engram.validation.taught import TAUGHT, Told, keep_taught, refuse, taught_tasks
 from engram.validation.trials import Contender
 from engram.validation.validate import trained_tasks
 
@@ -96,12 +97,35 @@ def tasks_of(*policies: Contender) -> tuple[str, ...]:
     return tuple(found)
 
 
-def with_taught(tasks: Sequence[str], learner: Path) -> tuple[str, ...]:
-    """Return ``tasks``, and what the learner was taught since; from now on no proof may leave any of that out.
+def with_taught(tasks: Sequence[str], learner: Path, told: Told = refuse) -> tuple[str, ...]:
+    """Return ``tasks``, and what the learner was taught since, each once; from now on no proof may leave any of it out.
+
+    Args:
+        tasks: names of tasks and suites.
+        learner: the learner's folder; it may be running.
+        told: is told of what it was taught that cannot be tried here; that is passed over then.
 
     Raises:
         StoreError: what it was taught cannot be read, or the disk refuses to keep it.
+        UnknownNameError: one of ``tasks`` does not exist.
+        InvalidInputError: of ``told``.
     """
-    taught = taught_tasks(learner, learner / GATE, tasks)
+    wanted = expand(tasks)
+    taught = taught_tasks(learner, learner / GATE, wanted, told)
     keep_taught(learner / GATE, taught)
-    return tuple(dict.fromkeys((*tasks, *taught)))
+    return tuple(dict.fromkeys((*wanted, *(task for task in taught if _can_be_tried(task, learner, told)))))
+
+
+def _can_be_tried(task: str, learner: Path, told: Told) -> bool:
+    """Tell whether ``task``, which the learner was taught, is there; else ``told`` hears why not."""
+    try:
+        task_class(task)
+    except EngramError as error:
+        told(
+            InvalidInputError(
+                f"{learner / GATE / TAUGHT}: {task!r} was taught and cannot be tried here, so nobody can tell whether "
+                f"it is unlearnt: {error}; make it importable here, or take it out of the file if it may be unlearnt"
+            )
+        )
+        return False
+    return True

@@ -20,6 +20,7 @@ from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
 from engram.runtime.parameters.gate import GateNodeConfig
 from engram.sim.gaps import get_gap
+from engram.sim.tasks import expand
 from engram.validation.following import followed_gap, identify_stored, keep_judged_on
 from engram.validation.gate import GateConfig
 from engram.validation.of_learner import GATE, contender, learner_contenders, tasks_of, with_taught
@@ -54,6 +55,9 @@ class GateOutputs(Protocol):
     def practised(self, what: str) -> None:
         """Something was practised in simulation, or it is told why nothing is."""
 
+    def passed_over(self, error: EngramError) -> None:
+        """Something that the learner was taught cannot be tried, and how to mend that; the rest is judged."""
+
     def failed(self, version: str, error: EngramError) -> None:
         """It could not be judged, and why."""
 
@@ -76,7 +80,8 @@ class StandingGate:
         folder: the learner's.
         policy: shipped name or folder of the checkpoint that the learner began with.
         outputs: who is told.
-        tasks: by which tasks; empty: all on the checkpoint's card. What the learner was taught since counts, too.
+        tasks: by which tasks or suites; empty: all on the checkpoint's card. What the learner was taught since counts,
+            too.
         config: how strict.
         on: the gap that the robot has, as :func:`engram.sim.gaps.get_gap` takes it.
         identify: find the gap in the robot's record; what that does not tell is as in ``on``.
@@ -88,7 +93,7 @@ class StandingGate:
         niceness: how far these yield to other processes (Unix nice).
 
     Raises:
-        UnknownNameError: there is no such checkpoint.
+        UnknownNameError: there is no such checkpoint, or no such task.
         InvalidInputError: it has no weights, or its card names no task or one that does not exist.
     """
 
@@ -110,7 +115,7 @@ class StandingGate:
     ) -> None:
         self._folder, self._outputs = folder, outputs
         self._began = contender(policy_folder(policy))
-        self.tasks = tuple(tasks) or tasks_of(self._began)
+        self.tasks = tuple(dict.fromkeys(expand(tasks))) or tasks_of(self._began)
         self._config, self._on, self._identify, self._worst_case = config, on, identify, worst_case
         self._workers, self._ray, self._niceness, self._practises = workers, ray, niceness, practise
         self._told = ""  # of practice
@@ -167,7 +172,7 @@ class StandingGate:
         _, candidate, drives = learner_contenders(self._folder, self._began, version)
         on = self._followed(self._outputs.found, check)
         keep_judged_on(self._folder / GATE, on)
-        tasks = with_taught(self.tasks, self._folder)
+        tasks = with_taught(self.tasks, self._folder, self._outputs.passed_over)
         return validate(
             *(candidate, drives, tasks, self._folder / GATE, self._config),
             on=on,

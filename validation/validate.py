@@ -21,7 +21,7 @@ from engram.validation.following import judged_on
 from engram.validation.gate import OPEN, Gate, GateConfig
 from engram.validation.ray_pool import ray_pool
 from engram.validation.report import write_page
-from engram.validation.taught import check_there, kept_taught
+from engram.validation.taught import TAUGHT, check_there, kept_taught
 from engram.validation.trials import (
     FIRST_SEED,
     IDLE,
@@ -126,12 +126,22 @@ def validate(
         report = gate.report() | {"on": on, "first_seed": FIRST_SEED, "episodes_run": ran[0], "own_code": own}
         report["worst_cases"] = {name: [asdict(case) for case in kept] for name, kept in places.items()}
         report |= {"seconds": round(time.monotonic() - began, 1), "commit": commit(), "machine": machine()}
-        verdict = GateVerdict(candidate.sha256, approved.sha256, store.environment, gate.decision, gate.reason, report)
+        new, old = _names(candidate, approved)
+        verdict = GateVerdict(new, old, store.environment, gate.decision, gate.reason, report)
         path = write_verdict(folder / "verdicts", verdict)
         write_page(path.with_suffix(".html"), verdict)
         return verdict
     finally:
         store.close()
+
+
+def _names(*policies: Contender) -> list[str]:
+    """Return the sha256 by which a verdict names policies: of their weights, or of all that tells them apart.
+
+    Policies may share their weights, such as one with a motion edit and its base.
+    """
+    weights = [one.sha256 for one in policies]
+    return weights if len(set(weights)) > 1 else [hashlib.sha256(one.key.encode()).hexdigest() for one in policies]
 
 
 def _decide(
@@ -225,12 +235,13 @@ def proof_in(folder: Path, policy: str) -> Callable[[str, str], str]:
         check_own_code(verdict.report)
         try:
             trained = trained_tasks(policy_folder(policy)) if ":" not in policy else ()
-            learnt = (*trained, *kept_taught(folder))
+            taught = kept_taught(folder)
         except (InvalidInputError, StoreError) as error:
             raise WeightsError(f"the gate's test of {candidate[:12]} proves nothing: {error}") from error
-        if weak := _weakness(verdict.report, learnt, WorstCases(folder)):
+        if weak := _weakness(verdict.report, trained, taught, WorstCases(folder)):
             raise WeightsError(
-                f"the gate's test of {candidate[:12]} was too weak: {weak}; run engram validate without it"
+                f"the gate's test of {candidate[:12]} was too weak: {weak}; validate it again on every task and by the "
+                f"limits of the default: engram validate --learner {folder.parent}"
             )
         return f"the gate: {verdict.reason}"
 
@@ -270,14 +281,23 @@ class KeptVerdicts:
         return None if easier and verdict.decision == REJECT else verdict
 
 
-def _weakness(report: Mapping[str, Any], tasks: Sequence[str], worst: WorstCases) -> str:
-    """Return in what a test was weaker than it has to be; empty: in nothing."""
+def _weakness(report: Mapping[str, Any], trained: Sequence[str], taught: Sequence[str], worst: WorstCases) -> str:
+    """Return in what a test was weaker than it has to be; empty: in nothing.
+
+    Args:
+        report: of the test.
+        trained: tasks on the card.
+        taught: tasks that the learner was taught since it began, perhaps since the test.
+        worst: places that were found.
+    """
     try:
         config, tried = dict(report["config"]), {str(seen["task"]) for seen in report["tasks"]}
         limits = asdict(GateConfig())
         names = ("margin", "progress_margin", "false_promotion", "breach_margin")
         weak = [f"{name} {config[name]}, at most {limits[name]}" for name in names if not config[name] <= limits[name]]
-        weak += [f"{task} was not tried" for task in dict.fromkeys(tasks) if task not in tried]
+        weak += [f"{task} was not tried" for task in trained if task not in tried]
+        since = [task for task in taught if task not in (*tried, *trained)]
+        weak += [f"{task} was taught since and not tried (it is in {TAUGHT})" for task in since]
         for task in sorted(tried):
             kept, seen = worst.of(task, str(report["on"])), report["worst_cases"].get(task + SUFFIX, ())
             if len(seen) < len(kept):

@@ -193,7 +193,8 @@ def _unforeseen(critics: Critics, data: Judged) -> Tensor:
     ones = torch.ones(len(data.seen), 1)
     told = torch.cat((ones, data.way, critics.components(data.seen)), dim=1).double() * data.known[:, None]
     departure = data.departure.double() * data.known[:, None]
-    return (departure - told @ torch.linalg.lstsq(told, departure).solution).float()
+    # gelsd: PyTorch's default answers differently from call to call where a way is never gone (rank-deficient)
+    return (departure - told @ torch.linalg.lstsq(told, departure, driver="gelsd").solution).float()
 
 
 @torch.no_grad()

@@ -43,6 +43,8 @@ class SoftActorCriticConfig:
     """Of them, drawn anew for each update, the lowest tells what comes later."""
     ratio: int = 5
     """Updates of the critics for each new control step: 20 for each 4 that are acted on at once."""
+    most_updates: int = 20_000
+    """Of the critics in one round, which nothing interrupts: as many as 4000 new control steps ask for."""
     actor_every: int = 5
     """Updates of the critics before one of the actor and the temperature."""
     batch_size: int = 256
@@ -55,7 +57,7 @@ class SoftActorCriticConfig:
     """To which the temperature leads the actor."""
 
     def __post_init__(self) -> None:
-        for name in ("critics", "lowest_of", "ratio", "actor_every", "batch_size"):
+        for name in ("critics", "lowest_of", "ratio", "most_updates", "actor_every", "batch_size"):
             if getattr(self, name) < 1:
                 raise InvalidInputError(f"SoftActorCriticConfig.{name}: {getattr(self, name)}, expected 1 or more")
         if self.lowest_of > self.critics:
@@ -155,12 +157,18 @@ class SoftActorCritic(ValueLearning):
         return True
 
     def learn(self, episodes: Sequence[Episode], new: frozenset[int]) -> dict[str, float]:
-        """Go on learning from ``episodes``, the longer, the more steps there are in those with ``new`` numbers."""
+        """Go on learning from ``episodes``, the longer, the more steps there are in those with ``new`` numbers.
+
+        Those of earlier experiments pay for no updates, and do not tell how motions are executed here, unless there are
+        no others.
+        """
         judged = self._judged(episodes, self._gathered(episodes)[0])
+        seen = {number: steps for number, (steps, _) in self._seen.items()}
+        own = [one for one in episodes if not one.earlier and len(seen[one.number])] or episodes
         if not self.critics.axes.any():
-            self._foresee(judged)
-        steps = sum(len(self._seen[number][0]) for number in new)
-        return self.practise(judged, self._prior(episodes, new), self.soft.ratio * steps)
+            self._foresee(self._judged(own, Steps.joined([seen[one.number] for one in own])))
+        steps = sum(len(seen[one.number]) for one in own if one.number in new)
+        return self.practise(judged, self._prior(episodes, new), min(self.soft.ratio * steps, self.soft.most_updates))
 
     def practise(self, data: Judged, prior: Tensor, updates: int) -> dict[str, float]:
         """Take ``updates`` updates on ``data``, half of each on ``prior`` (n,) bool where there is any; return figures.
@@ -209,16 +217,19 @@ class SoftActorCritic(ValueLearning):
         project(self.critics, first.seen)
         told = F.pad(self._state(first.seen, first.way), (1, 0), value=1.0) * first.known[:, None]
         departed = first.departure * first.known[:, None]
-        self.rule.foreseen.copy_(torch.linalg.lstsq(told.double(), departed.double()).solution)
+        self.rule.foreseen.copy_(torch.linalg.lstsq(told.double(), departed.double(), driver="gelsd").solution)
 
     def _state(self, seen: Tensor, way: Tensor) -> Tensor:
         return torch.cat((self.critics.components(seen), way), dim=1)
 
     def _prior(self, episodes: Sequence[Episode], new: frozenset[int]) -> Tensor:
-        """Return which steps (n,) of ``episodes`` are prior data: a person's, and those of successes of before."""
+        """Return which steps (n,) of ``episodes`` are prior data: a person's, and those of successes of before.
+
+        Those of earlier experiments are of before.
+        """
         found = []
         for episode in episodes:
-            known = self._went_well(episode) and episode.number not in new
+            known = self._went_well(episode) and (episode.earlier or episode.number not in new)
             found.append((episode.person | known)[: len(self._seen[episode.number][0])])
         return torch.from_numpy(np.concatenate(found))
 

@@ -130,7 +130,7 @@ class ValueLearning(Algorithm):
     _taught: int | None  # updates of the head since the critics were fitted; None: there is nothing to teach
     _loss: float  # of the last one
     _fitted: frozenset[int]  # numbers of the episodes that the critics know
-    _old: frozenset[int] | None  # of those that another policy drove; None: all that there are at the next update
+    _old: frozenset[int] | None  # of its own that another policy drove; None: all that there are at the next update
     _kinds: frozenset[str]  # of the goals that are practised
     _seen: dict[int, tuple[Steps, Kept]]  # by the episode's number
     _all: tuple[Steps, Kept] | None  # of all of these
@@ -323,9 +323,9 @@ class ValueLearning(Algorithm):
     # -- what was seen -------------------------------------------------------------------------------------------
 
     def _own(self, episodes: Sequence[Episode]) -> list[Episode]:
-        """Return those of ``episodes`` that tell of the policy as it was."""
+        """Return those of ``episodes`` that tell of the policy as it was, and those of earlier experiments."""
         if self._old is None:
-            self._old = frozenset(episode.number for episode in episodes)
+            self._old = frozenset(episode.number for episode in episodes if not episode.earlier)
         return [episode for episode in episodes if episode.number not in self._old]
 
     def _gathered(self, episodes: Sequence[Episode]) -> tuple[Steps, Kept]:

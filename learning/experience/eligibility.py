@@ -14,6 +14,8 @@ WITHOUT_CONTEXT = "nothing read of memory/context"
 MISFIT = "of another shape"
 STALE = "weights too far behind"
 """Of weights that many updates have been taken since, by ``LearnerConfig.most_behind``."""
+FAILED = "failed, or judged by nobody"
+BEYOND = "beyond the capacity of the replay buffer"
 ALONE = "the policy alone, without noise"
 """Nobody helped and nothing was tried: it shows only what the policy does anyhow."""
 

@@ -51,8 +51,8 @@ class ReplayConfig:
     """The same of control steps that a person drove: interventions and demonstrations."""
     earlier: tuple[str, ...] = ("",)
     """Folders with the experience of earlier experiments, which is learnt from as well, and only read. The same rules
-    say which of their episodes may be learnt from; these pay for no updates. Of as many steps as in capacity; [""]:
-    none."""
+    say which of their episodes may be learnt from, and one without any is refused; these pay for no updates. Of as many
+    steps as in capacity; [""]: none, as has to be where updates_per_episode is 0."""
     share_earlier: float = 0.5
     """Share of a batch drawn from the earlier experiments, each task alike; all of it while there is nothing else."""
     seed: int = 0
@@ -94,6 +94,11 @@ class Episode:
 
     def __len__(self) -> int:
         return len(self.state)
+
+    @property
+    def earlier(self) -> bool:
+        """Whether it is of an earlier experiment, by its number, see :mod:`engram.learning.replay.earlier`."""
+        return self.number < 0
 
     @cached_property
     def held(self) -> np.ndarray:
@@ -204,7 +209,8 @@ class ReplayBuffer:
         config: size and mixture.
         shrink: (feature, images) -> images as the policy downsamples them.
         takes: shapes of what the policy takes, by LeRobot's keys, images as ``shrink`` leaves them. Of an episode the
-            other cameras are left out. Empty: nobody knows, and all episodes have to be like the first.
+            other cameras are left out. Empty: nobody knows, and all episodes have to be like the first one of the
+            learner's own, or while there is none like the first one of earlier experiments.
     """
 
     def __init__(
@@ -219,14 +225,19 @@ class ReplayBuffer:
         self._episodes: dict[int, Episode] = {}
         self._earlier: dict[int, Episode] = {}  # of earlier experiments
         self._table: StepTable | None = None  # of all of them; None: others have come or gone since
-        self._pictures = PictureStore()
-        self._places: np.ndarray | None = None  # (n,) of its pictures there; None: nothing was sampled since
+        self._pictures = PictureStore(self.config.capacity)
+        self._places = np.zeros((0, 2), np.int64)  # (n, 2) of the table's pictures there
         self._parts: _Parts = ([], _NOTHING, _NOTHING)  # of a batch, with their shares; what is new of its rest; old
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """Numbers of the episodes held, oldest first, without those of earlier experiments."""
         return tuple(self._episodes)
+
+    @property
+    def earlier(self) -> tuple[int, ...]:
+        """Numbers of the episodes held of earlier experiments."""
+        return tuple(self._earlier)
 
     @property
     def episodes(self) -> list[Episode]:
@@ -240,7 +251,8 @@ class ReplayBuffer:
     def add(self, number: int, transitions: Sequence[Transition], *, earlier: bool = False) -> None:
         """Take in episode ``number``; one that is already here is left alone.
 
-        ``earlier``: it is of an earlier experiment.
+        ``earlier``: it is of an earlier experiment. Those that differ from the first one of the learner's own go when
+        that comes.
 
         Raises:
             InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it, or from
@@ -252,14 +264,19 @@ class ReplayBuffer:
             raise InvalidInputError(f"episode {number}: no transitions")
         episode = self._pack(number, transitions)
         found = _shapes(episode)
-        wanted = self._takes or _shapes(next(iter(self.episodes), episode))
+        like = self._episodes or (self._earlier if earlier else {})
+        wanted = self._takes or _shapes(next(iter(like.values()), episode))
         if found != wanted:
             whose = "the policy takes" if self._takes else "the buffer holds"
             raise InvalidInputError(f"episode {number}: {_form(found)}, {whose} {_form(wanted)}")
-        held, self._table, self._places = self._earlier if earlier else self._episodes, None, None
+        held, self._table = self._earlier if earlier else self._episodes, None
+        if not (earlier or self._episodes):
+            for other in [one.number for one in self._earlier.values() if _shapes(one) != found]:
+                self._let_go(self._earlier, other)
         held[number] = episode
         while len(held) > 1 and sum(map(len, held.values())) > self.config.capacity:
             self._drop_one(held, number)
+        held[number] = self._pictures.take_in(episode)
 
     def get(self, number: int) -> Episode | None:
         """Return episode ``number``; None if it has gone."""
@@ -285,7 +302,7 @@ class ReplayBuffer:
         Raises:
             InvalidInputError: the buffer is empty.
         """
-        rng, table = np.random.default_rng(tuple(seed)), self._steps(pictures=True)
+        rng, table = np.random.default_rng(tuple(seed)), self._steps()
         claims, new, old = self._parts
         claimed = counts(size, [share for share, _ in claims])
         rows = [pool.draw(rng, count) for (_, pool), count in zip(claims, claimed, strict=True)]
@@ -293,20 +310,14 @@ class ReplayBuffer:
         count = round(rest * self.config.share_new) if len(old) else rest
         rows += [new.draw(rng, count), old.draw(rng, rest - count)]
         drawn = np.concatenate(rows)
-        assert self._places is not None
         return table.seen(drawn, self._pictures.at(self._places[drawn])) | table.done(drawn, self.config.chunk_size)
 
-    def _steps(self, *, pictures: bool = False) -> StepTable:
-        """Return all steps held, and see to what is drawn from them, and with ``pictures`` to where these lie."""
-        if pictures and self._places is None and self.episodes:
-            held = {one.number: one for one in self._pictures.hold(self.episodes)}
-            self._earlier = {number: held[number] for number in self._earlier}
-            self._episodes = {number: held[number] for number in self._episodes}
-            self._table, self._places = None, self._pictures.places(self.episodes)
+    def _steps(self) -> StepTable:
+        """Return all steps held, and see to what is drawn from them, and to where their pictures lie."""
         if self._table is None:
             if not self.episodes:
                 raise InvalidInputError("ReplayBuffer: empty, expected at least one episode")
-            self._table = StepTable(self.episodes)
+            self._table, self._places = StepTable(self.episodes), self._pictures.places(self.episodes)
             self._parts = self._parts_of(self._table)
         return self._table
 
@@ -366,7 +377,13 @@ class ReplayBuffer:
         task = max(sorted(others), key=steps.__getitem__)
         candidates = [e.number for e in held.values() if e.task == task and e.number != keep]
         rng = np.random.default_rng((self.config.seed, abs(keep)))
-        del held[candidates[int(rng.integers(len(candidates)))]]
+        self._let_go(held, candidates[int(rng.integers(len(candidates)))])
+
+    def _let_go(self, held: dict[int, Episode], number: int) -> None:
+        """Drop an episode of ``held``, and take those whose pictures move so that its own are freed."""
+        del held[number]
+        for moved in self._pictures.let_go(number):
+            (self._earlier if moved.number in self._earlier else self._episodes)[moved.number] = moved
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ from engram.policies.lerobot.processor_engram_vla import (
     make_engram_vla_pre_post_processors,
     of_shrunk_images,
 )
+from engram.policies.motion_edits import edit_behind
 from engram.policies.opening import checkpoint_folder
 from engram.policies.source import Source
 from engram.policies.training.frames import FrameFeed, Frames, load_frames
@@ -330,6 +331,11 @@ class Trainer:
             from engram.policies.backbones.loading import backbone_processors
 
             made = backbone_processors(self.policy.config)
+            if edit_behind(made[1]) is not None:
+                raise InvalidInputError(
+                    f"backbone {self.config.backbone}: it has a motion edit, which is of its own weights alone; "
+                    "expected the checkpoint that practice began with"
+                )
             self.policy.config.device = self.ema.config.device = str(self.device)  # where it shall run once trained
             return made
         if self.config.start_from:

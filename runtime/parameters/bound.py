@@ -13,16 +13,22 @@ class BoundNodeConfig(NodeConfig):
     """Parameters of every node that listens to what moves the robot, or keeps what it hears."""
 
     writers: tuple[str, ...] = ("",)
-    """Who must write a topic, as topic=node, such as command=safety_node; nodes lie in the same namespace. Of several,
-    as in intervention=teleoperation,viewer_node, one writes at a time. A topic that is not named here belongs to the
-    first process that writes it, until that ends. Others are refused and named."""
+    """Who must write a topic, as topic=node, such as command=safety_node; a node of another namespace by its full name,
+    such as /pad. Of several, as in intervention=teleoperation,viewer_node, one writes at a time. A topic that is not
+    named here belongs to the first process that writes it, until that ends. Others are refused and named."""
 
     def writers_of(self, topic: str) -> tuple[str, ...]:
         """Return the names of the nodes that may write ``topic``; none: whoever is first."""
         named = {}
         for entry in filter(None, self.writers):
-            where, _, nodes = entry.partition("=")
+            where, given, nodes = entry.partition("=")
             names = tuple(name.strip() for name in nodes.split(","))
+            if where.strip() and given and not nodes.strip():
+                raise InvalidInputError(
+                    f"writers: {entry!r} names no node, so nobody could write {where.strip()}; name one, as in "
+                    f"{where.strip()}=my_node (launch argument takeover for intervention: leave it out, and the page "
+                    "and engram teleop may take over)"
+                )
             if not (where.strip() and all(names)):
                 raise InvalidInputError(f"writers: {entry!r}, expected topic=node or topic=node,node")
             named[where.strip()] = names

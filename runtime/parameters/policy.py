@@ -104,8 +104,8 @@ class PolicyNodeConfig(BoundNodeConfig, StepNodeConfig, CameraNodeConfig):
     status_timeout_s: float = param(30.0, 1.0, 3600.0)
     """End a goal in simulation when there was no task/status for so long [s], wall clock."""
     lost_after_s: float = param(5.0, 0.1, 3600.0)
-    """A goal fails when joint states, a camera, tf, memory/context (memory: wait) or safety/executed are missing for
-    so long [s], wall clock. In lock-step 1.5 times status_timeout_s counts instead, for safety/executed twice
-    status_timeout_s."""
+    """A goal fails when joint states, a camera, tf, memory/context (where it is waited for) or safety/executed are
+    missing for so long [s], wall clock. In lock-step 1.5 times status_timeout_s counts instead, for safety/executed
+    twice status_timeout_s."""
     policy_timeout_s: float = param(30.0, 0.1, 3600.0)
     """A goal fails when the policy did not answer an observation for so long, or with errors alone [s], wall clock."""

@@ -13,7 +13,9 @@ from engram.app import cli
 from engram.app import improve as improve_module
 from engram.app.improve import ImproveConfig
 from engram.core.motion_correction import MotionCorrection
+from engram.core.types import ActionSource
 from engram.learning.experience.reader import ExperienceReader
+from engram.learning.experience.store import ExperienceStore
 from engram.learning.motion_correction import CorrectionSearch
 from engram.learning.rewards.success_classifier import ClassifierConfig, LabelledEpisode, SuccessClassifier
 from engram.policies.loading import load_policy
@@ -21,6 +23,7 @@ from engram.policies.vla.vla_policy import VlaPolicy
 from engram.runtime.factories import policy_folder
 from engram.sim.tasks import get_task
 from engram.sim.tasks.memory.unseen import TouchUnseen
+from tests.learning.transitions import OTHER, episode
 from tests.policies.tiny_lerobot import save_tiny
 
 SEARCHING = ["improve", "--task", "reach", "--on", "none", "--measured", "2", "--rehearsed", "1"]
@@ -130,7 +133,14 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
             "--oracle-help-by: guide: would change nothing: nobody helps while oracle_help",
         ),
         (["--algorithm", "edit_actor:mercy=1"], "unknown option of learning algorithm edit_actor 'mercy'"),
-        (["--algorithm", "edit_actor:takeover_cost=2"], "CriticConfig.takeover_cost: 2.0, expected 0..1"),
+        (
+            ["--algorithm", "edit_actor:takeover_cost=0.5"],
+            "--algorithm: edit_actor:takeover_cost=0.5: takeover_cost would change nothing: nobody takes over while",
+        ),
+        (
+            ["--oracle-help", "0.1", "--algorithm", "edit_actor:takeover_cost=2"],
+            "CriticConfig.takeover_cost: 2.0, expected 0..1",
+        ),
         (
             ["--search", "5"],
             "--exploration: 0.05, --updates: 1: would change nothing: nothing is imitated while search is",
@@ -157,7 +167,20 @@ def test_a_practice_learns_from_an_earlier_one_and_apart_from_one_that_does_not(
     more = ("--measure-at", "0", "--measured", "1")
     improve(tmp_path, capsys, "--episodes", "2", *more)
     (earlier,) = tmp_path.iterdir()
-    report = improve(tmp_path, capsys, "--episodes", "1", *more, "--earlier", str(earlier))
+    stranger = ExperienceStore(tmp_path.parent / "stranger")  # what practised was the checkpoint that another one left
+    stranger.append(episode(0, source=ActionSource("spatial", OTHER.id)))
+    stranger.commit()
+    stranger.close()
+    words = ["--episodes", "1", *more, "--earlier"]
+    assert cli.main([*WORDS, "--work", str(tmp_path), *words, str(tmp_path.parent / "stranger")]) == 2
+    assert "stranger: none of its episodes may be learnt from (1 other lineage); expected some of lineage base (" in (
+        capsys.readouterr().err
+    )
+    assert cli.main([*WORDS, "--work", str(tmp_path), *words, str(earlier)]) == 0  # the folder is not spoilt
+    said = capsys.readouterr()
+    report = json.loads(said.out.splitlines()[-1])
+    assert "earlier experiments that are learnt from: 2; passed over: none" in " ".join(said.err.split())
+    assert report["earlier"] == {"episodes": 2, "passed_over": {}}
     assert report["config"]["earlier"] == [earlier.name] and len(report["episodes"]) == 1
     (folder,) = set(tmp_path.iterdir()) - {earlier}
     assert folder.name.endswith("_earlier_seed0")
@@ -165,7 +188,10 @@ def test_a_practice_learns_from_an_earlier_one_and_apart_from_one_that_does_not(
     assert known == ExperienceReader(earlier / "experience").id
     shutil.copytree(earlier, tmp_path / "moved")  # where it lies makes no other practice of it
     again = ["--earlier", str(tmp_path / "moved"), "--episodes", "1"]
-    assert improve(tmp_path, capsys, *more, *again)["episodes"] == report["episodes"]
+    assert cli.main([*WORDS, "--work", str(tmp_path), *more, *again]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out.splitlines()[-1])["episodes"] == report["episodes"]
+    assert "changed since the last start: settings: replay.earlier" in said.err
     assert cli.main([*SEARCHING, "--work", str(tmp_path), "--search", "2", "--earlier", str(earlier)]) == 2
     assert "would change nothing: nothing is imitated while search is 2" in capsys.readouterr().err
 

@@ -11,6 +11,7 @@ from safetensors.numpy import save
 from safetensors.torch import save as save_torch
 
 from engram.app.cli import main
+from engram.core.types import ActionSource
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import make_manifest
@@ -132,7 +133,8 @@ def test_a_version_becomes_a_checkpoint_beside_the_running_learner(learnt, tmp_p
 
 def test_what_the_learner_was_taught_is_on_the_card_of_what_it_learnt(learnt, tmp_path):
     store = ExperienceStore(tmp_path / "learner" / EXPERIENCE)
-    store.append([replace(step, task="", instruction="open the drawer") for step in episode(0)])
+    its = episode(0, source=ActionSource("began", open_policy(tmp_path / "began").lineage.id))
+    store.append([replace(step, task="", instruction="open the drawer", author="v1") for step in its])
     store.commit()
     store.close()
     for version, tasks in (("v1", ["reach"]), ("after", ["reach", "open_drawer"])):  # nothing was learnt before v1

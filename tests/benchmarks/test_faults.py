@@ -115,6 +115,7 @@ def test_a_command_that_comes_while_no_episode_runs_is_found_and_one_that_brakes
     assert told(at(0.1)) == ["command_not_allowed"]
     assert told(running, at(1.0), ended, at(2.4)) == []
     assert told(running, at(1.0), ended, at(2.6)) == ["command_not_allowed"]
+    assert told(running, at(1.0), ended, (2.0, Stopped(stopped=True)), at(2.6)) == []  # it is held
     assert told(running, (0.6, Stopped(stopped=True)), at(1.0), ended, at(1.6)) == []  # held until the end
 
 

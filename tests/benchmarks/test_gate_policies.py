@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.numpy import load_file
 
-from engram.benchmarks import gate_policies
+from engram.benchmarks import gate_policies, results_learning
 from engram.benchmarks.gate_planted import OUTPUT, WORDS, acts, eyes_swapped, reordered, swapped
 from engram.benchmarks.gate_policies import (
     GatePoliciesBenchmark,
@@ -23,10 +23,15 @@ from engram.benchmarks.gate_policies import (
     main,
     wanted,
 )
+from engram.benchmarks.report import slug
+from engram.benchmarks.result_files import ResultFile
+from engram.core.errors import StoreError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.policies.checkpoint import WEIGHTS
 from engram.runtime.factories import policy_folder
-from engram.validation.gate import PROMOTE, REJECT, Gate
+from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
+
+OF_A_RUN = {"seconds": 60.0, "episodes_run": 2}
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +60,65 @@ def test_shaken_motions_lead_as_far_as_before(weights) -> None:
 def test_what_is_told_of_a_task_has_its_progress_and_of_a_candidate_its_safety(tmp_path, monkeypatch) -> None:
     gate = Gate(("reach",))
     gate.add("reach", True, True, (0.5, 0.25), progress=(1.0, 0.5))
-    report = gate.report() | {"seconds": 60.0, "episodes_run": 2}
+    report = gate.report() | OF_A_RUN
     told = GateVerdict("new", "old", "here", REJECT, "worse", report)
     monkeypatch.setattr(gate_policies, "validate", lambda *about, **how: told)
     row = decided("stands still", GatePoliciesBenchmark(work=tmp_path))
     assert (row["tasks"][0]["candidate_progress"], row["tasks"][0]["approved_progress"]) == (1.0, 0.5)
     assert row["breaches"] == {"candidate": 0.5, "approved": 0.25}
+
+
+def test_what_another_gate_decided_or_was_kept_for_another_candidate_is_decided_anew(tmp_path, monkeypatch, capsys):
+    config = GatePoliciesBenchmark(workers=1, work=tmp_path, so_far=True)
+    one, other = [each.name for each in candidates().values() if each.kind == "no number"][:2]
+    row = decided(one, config)
+    assert decided(one, replace(config, workers=2, groups=3)) == row  # neither changes what is decided
+    monkeypatch.setattr(gate_policies, "validate", lambda *about, **how: promoted)
+    promoted = GateVerdict("new", "old", "here", PROMOTE, "not worse", Gate(("reach",)).report() | OF_A_RUN)
+    monkeypatch.setattr(gate_policies, "candidates", lambda: dict(reversed(candidates().items())))
+    assert found(config) == [row] and "another gate" not in capsys.readouterr().err  # in another place of the list
+    (kept,) = (tmp_path / "decided").iterdir()
+    kept.rename(kept.with_name(f"{slug(other)}.json"))
+    assert decided(other, config)["candidate"] == other
+    decided(one, config)
+    for name, changed in (("GateConfig", lambda: GateConfig(margin=0.2)), ("environment_digest", lambda: "another")):
+        with monkeypatch.context() as m:
+            m.setattr(gate_policies, name, changed)
+            assert found(config) == []
+            assert (
+                "2 candidates were judged by another gate or in another simulation: left out" in capsys.readouterr().err
+            )
+            assert decided(one, config)["decided_by"] != row["decided_by"]
+        assert decided(one, config)["decided_by"] == row["decided_by"]
+    assert found(replace(config, quick=True)) == []  # of fewer tasks
+    kept.write_text("{")
+    with pytest.raises(StoreError, match=f"{kept.name}: cannot be read"):
+        found(config)
+
+
+def test_every_candidate_is_kept_in_a_file_of_its_own() -> None:
+    files = [slug(name) for name in candidates()]
+    assert len(set(files)) == len(files) and not any("/" in file for file in files)
+
+
+def test_what_is_worse_in_safety_alone_has_to_be_rejected_for_safety() -> None:
+    def row(success: bool, breach: float) -> dict:
+        gate = Gate(("reach",))
+        while gate.decision == "open" or gate.pairs < 24:  # a round of scenes goes on where it is decided
+            gate.add("reach", success, True, (breach, 0.0))
+        told = {"candidate": "shakes", "kind": "safety only", "wanted": REJECT, "pairs": gate.pairs}
+        return told | {"decision": gate.decision, "reason": gate.reason, "minutes": 1.0}
+
+    rows = [row(True, 1.0), row(False, 0.0), row(False, 1.0), row(True, 0.0)]
+    assert [one["decision"] for one in rows[:3]] == [REJECT] * 3
+    known = {one["name"]: one for one in figures(rows)}
+    assert (known["regressions_rejected"]["value"], known["regressions_rejected"]["n"]) == (3, 4)
+    assert (known["safety_only_rejected_for_safety"]["value"], known["safety_only_rejected_for_safety"]["n"]) == (2, 4)
+    for told, cell in ((figures(rows), "| safety only: for safety | reject | 4 | – | 2 | – | – |"), ([], None)):
+        page = results_learning.gate_policies(
+            {"gate_policies": ResultFile("gate_policies", {"figures": told, "candidates": rows})}
+        )
+        assert [line for line in page if "for safety" in line] == [cell] * (cell is not None)
 
 
 def test_swapped_actions_swap_back(weights) -> None:

@@ -88,6 +88,17 @@ def test_a_writer_whose_node_is_not_known_yet_may_come_again():
     assert unnamed.says(1) == ""  # sooner than the graph knows of it
 
 
+def test_what_a_writer_might_have_become_is_forgotten_with_it():
+    topic = Topic("/teleoperation", "/viewer_node")
+    topic.there = {gid(1): "/teleoperation", gid(2): "/viewer_node"}
+    assert topic.says(1) == "" and topic.says(2)
+    assert topic.claim.may_succeed(gid(2))
+    topic.there = {}
+    topic.now += 2 * REMEMBERED_S
+    assert topic.says(2) == UNKNOWN
+    assert not topic.claim.may_succeed(gid(2))
+
+
 def test_a_flood_asks_the_graph_twice_a_second():
     topic = Topic()
     topic.there = {gid(1): "/policy_node", gid(2): "/intruder"}

@@ -36,6 +36,7 @@ READ = {"msg": ("",), "srv": (".Request", None), "action": (".Goal", None, None)
 ONLY_IN_ANSWERS = {"MemoryConflict"}
 CONVERTED = {
     "ActionChunk.horizon": "actions",
+    "Experience.chunk_stamp": "chunk_ns",
     "MemoryQuery.Request.believed_at": "believed_at_ns",
     "MemoryQuery.Request.use_place": "place",
     "MemoryQuery.Request.use_robot_place": "robot_place",

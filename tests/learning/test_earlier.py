@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from engram.core.errors import InvalidInputError
+from engram.core.motion_correction import MotionCorrection
 from engram.core.types import ActionSource
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner, LearnerConfig, check_shares
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.replay.earlier import number_of
 from tests.learning.transitions import LINEAGE, OTHER, OWN, episode
@@ -120,6 +121,7 @@ def test_the_same_rules_hold_and_what_is_passed_over_is_counted(own, tmp_path):
     learner = learner_of(own, Reached(), str(folder))
     assert learner.metrics["earlier_episodes"] == 1 and "images front (3, 6, 6)" in learner.misfit
     told = {"other lineage": 1, "unknown lineage": 1, "ablation": 1, "of another shape": 1}
+    told["failed, or judged by nobody"] = 1
     assert learner.earlier_passed_over == told and learner.passed_over == {}
     alone = [replace(one, author="") for one in episode(6, 8, first=100)]
     store = ExperienceStore(tmp_path / "b")
@@ -127,7 +129,8 @@ def test_the_same_rules_hold_and_what_is_passed_over_is_counted(own, tmp_path):
     store.commit()
     store.close()
     shy = LearnerConfig(replay=ReplayConfig(earlier=(str(tmp_path / "b"),)))
-    assert Learner(own, GoRight(), Reached(), config=shy).earlier_passed_over == {"the policy alone, without noise": 1}
+    with pytest.raises(InvalidInputError, match=r"/b: none .* \(1 the policy alone, without noise\)"):
+        Learner(own, GoRight(), Reached(), config=shy)
     failing = learner_of(own, WithFailures(), str(folder))
     assert failing.metrics["earlier_episodes"] == 2
 
@@ -183,6 +186,81 @@ def test_what_is_no_earlier_experience_is_refused_by_name(own, tmp_path):
             learner_of(own, Reached(), folder)
     with pytest.raises(InvalidInputError, match="holds the same experience as one before"):
         learner_of(own, Reached(), before, str(tmp_path / "run"))
+
+
+def test_a_folder_without_an_episode_to_learn_from_is_refused_with_the_reasons_and_what_would_fit(own, tmp_path):
+    good, strange = stored(tmp_path / "good", range(2)), ActionSource("spatial", OTHER.id)
+    wrong = stored(tmp_path / "wrong", range(3), source=strange)
+    told = (
+        r"replay\.earlier: .*/wrong: none of .* \(3 other lineage\); expected some of lineage base \(r{12}\), .* same"
+    )
+    with pytest.raises(InvalidInputError, match=told):
+        learner_of(own, Reached(), good, wrong)  # though another folder has some
+    with pytest.raises(InvalidInputError, match=r"/empty: none of .* \(there is none\)"):
+        learner_of(own, Reached(), stored(tmp_path / "empty", ()))
+    failed = stored(tmp_path / "failed", range(2), success=False)
+    with pytest.raises(InvalidInputError, match=r"\(2 failed, or judged by nobody\)"):
+        learner_of(own, Reached(), failed)
+    assert learner_of(own, WithFailures(), failed).metrics["earlier_episodes"] == 2
+
+
+def test_what_the_capacity_does_not_hold_is_counted(own, tmp_path):
+    learner = learner_of(own, Reached(), stored(tmp_path / "a", range(5)), capacity=24)
+    assert learner.metrics["earlier_episodes"] == 3
+    assert learner.earlier_passed_over == {"beyond the capacity of the replay buffer": 2}
+
+
+def test_the_learners_own_episodes_decide_which_shape_is_learnt_from(own, tmp_path):
+    before = stored(tmp_path / "a", range(3), image_size=6)
+    feed(own, range(10, 12))
+    for polled in (2, 0):  # again when it goes on
+        one = learner_of(own, Reached(), before, folder=tmp_path / "training")
+        assert one.metrics["earlier_episodes"] == (3 if polled else 0)
+        assert one.poll() == polled and one.passed_over == {}
+        assert one.earlier_passed_over == {"of another shape": 3} and one.metrics["earlier_episodes"] == 0
+        assert one.misfit == "3 episodes of earlier experiments: of another shape than the learner's own"
+        assert "earlier" not in one.run(1)[1].metrics
+        assert one.algorithm.shown[0]["observation.images.front"].shape == (16, 3, 8, 8)
+        one.save()
+
+
+def test_a_correction_is_learnt_in_failures_too_whatever_the_shares_are(own, tmp_path):
+    class Corrected(Reached):
+        def correct(self, shown, seed, check, others=()):
+            self.shown = [batch for batch, _ in shown]
+            self.update(self.shown[0], seed)
+            return {"loss": 0.0}
+
+    learner = learner_of(own, Corrected(), stored(tmp_path / "a", range(1)), share_successes=0.5)
+    good, bad = episode(10, 8), episode(11, 8, success=False)
+    learner.correct([(MotionCorrection(scale=0.5), good), (MotionCorrection(scale=0.5), bad)])
+    found = from_earlier(learner.algorithm.shown[0], [10])
+    assert 48 < found < 80  # of 128, half of each: binomial sd 5.7
+
+
+def test_experience_that_grew_since_the_training_was_left_is_told(own, tmp_path):
+    before = stored(tmp_path / "a", range(3))
+    feed(own, range(10, 12))
+    learner_of(own, Reached(), before, folder=tmp_path / "training").save()
+    assert learner_of(own, Reached(), before, folder=tmp_path / "training").changed == {}
+    stored(tmp_path / "a", range(3, 5))
+    again = learner_of(own, Reached(), before, folder=tmp_path / "training")
+    assert list(again.changed) == ["earlier experience"] and "now 5" in again.changed["earlier experience"]
+    again.save()
+    assert learner_of(own, Reached(), before, folder=tmp_path / "training").changed == {}
+
+
+def test_earlier_experience_that_nothing_is_drawn_from_is_refused_by_name(own, tmp_path):
+    class Frozen(Reached):
+        frozen = "its network is frozen"
+
+    how = LearnerConfig(updates_per_episode=0, replay=ReplayConfig(earlier=(stored(tmp_path / "a", range(1)),)))
+    for algorithm, why in ((Reached(), "updates_per_episode is 0"), (Frozen(), "its network is frozen")):
+        told = rf"LearnerConfig\.replay\.earlier: .*/a: nothing is drawn from these: {why}; expected none"
+        with pytest.raises(InvalidInputError, match=told):
+            Learner(own, GoRight(), algorithm, config=how)
+        with pytest.raises(InvalidInputError, match=told):
+            check_shares(algorithm, how)
 
 
 def test_shares_that_an_algorithm_cannot_have_are_refused_by_name(own):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,12 @@ def buffer(*episodes, **config):
     for number, transitions in enumerate(episodes, 1):
         replay.add(number, transitions)
     return replay
+
+
+def pictured(number):
+    """Return an episode of 10 steps with pictures that are much larger than all else."""
+    image = np.full((64, 64, 3), number, np.uint8)
+    return [replace(one, images={"front": image}) for one in episode(number, 10)]
 
 
 def alone(steps):
@@ -300,6 +307,21 @@ def test_earlier_experiments_get_their_share_and_displace_nothing():
     assert replay.get(drawn[0]) is not None and replay.episodes[0].number < 0 < replay.episodes[-1].number
 
 
+def test_earlier_episodes_of_another_shape_than_the_learners_own_go():
+    replay = ReplayBuffer(ReplayConfig(chunk_size=3))
+    replay.add(-1, episode(0, image_size=6), earlier=True)
+    with pytest.raises(InvalidInputError, match=r"episode -2: .* holds images front \(3, 6, 6\)"):
+        replay.add(-2, episode(1), earlier=True)  # while there is nothing else, they are like their first
+    assert replay.sample(2, (0,))["observation.images.front"].shape == (2, 3, 6, 6)
+    replay.add(1, episode(2))
+    assert replay.numbers == (1,) and replay.earlier == ()
+    assert replay.sample(2, (0,))["observation.images.front"].shape == (2, 3, 8, 8)
+    replay.add(-3, episode(3), earlier=True)
+    with pytest.raises(InvalidInputError, match=r"episode -4: images front \(3, 6, 6\)"):
+        replay.add(-4, episode(4, image_size=6), earlier=True)
+    assert replay.earlier == (-3,)
+
+
 @pytest.mark.parametrize("name", ["share_successes", "share_failures", "share_person", "share_earlier"])
 def test_shares_that_cannot_be_are_refused_by_name(name):
     for value in (-0.1, 1.1):
@@ -351,19 +373,54 @@ def test_a_batch_has_tokens_of_as_many_entries_as_its_own_episodes_offer():
 
 
 def test_pictures_stay_those_of_their_steps_while_episodes_come_and_go():
-    replay, known = buffer(capacity=60), {}
-    for number in range(1, 40):
+    replay, known, kept = buffer(capacity=400), {}, []
+    for number in range(1, 200):
         steps = episode(number, 5 + number % 9)
         known |= {t.state.tobytes(): t.images["front"] for t in steps}
         replay.add(number, steps)
         batch = replay.sample(16, (number,))
         for state, image in zip(batch["observation.state"], batch["observation.images.front"], strict=True):
             np.testing.assert_array_equal(image.transpose(1, 2, 0), known[state.tobytes()])
-    bases = {id(one.images["front"].base) for one in replay.episodes}
-    assert len(bases) == 1 and len(replay.episodes[0].images["front"].base) <= 1.3 * (60 + 13)
+        kept.append(replay.get(number))
+    for one in (*kept, *replay.episodes):  # also those that went: whoever looks at one sees what it was
+        for state, image in zip(one.state, one.images["front"], strict=True):
+            np.testing.assert_array_equal(image.transpose(1, 2, 0), known[state.tobytes()])
     before = replay.sample(8, (0,))["observation.images.front"]
     before[:] = 0  # a batch is a copy
     assert replay.sample(8, (0,))["observation.images.front"].any()
+
+
+def test_pictures_take_little_more_room_than_they_have_however_many_episodes_go():
+    replay, tight = buffer(capacity=1000), 0
+    for number in range(1, 400):
+        replay.add(number, episode(number, 5 + number % 9))
+        replay.sample(1, (0,))
+        bases = {id(one.images["front"].base): one.images["front"].base for one in replay.episodes}
+        tight += max(map(len, bases.values())) <= 1000 // 16 and len(bases) > 1
+        if number > 120:  # it is full
+            assert sum(map(len, bases.values())) <= 1.2 * len(replay) + 1000 // 16
+    assert tight > 380  # they lie in many small arrays, and no two times
+
+
+def test_pictures_are_stored_anew_one_episode_after_the_other():
+    """While a full buffer is filled and refilled, there never are two of all pictures."""
+    first, size = {n: pictured(n) for n in range(40)}, 10 * 3 * 64 * 64
+    tracemalloc.start()
+    try:
+        replay = buffer(capacity=400)
+        for number in range(200):
+            replay.add(number, first[number % 40])
+            if number > 40:
+                replay.sample(1, (0,))
+        steady, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert steady < 1.2 * 40 * size and peak < 1.3 * 40 * size
+
+
+def test_an_episode_longer_than_a_block_has_one_of_its_own():
+    replay = buffer(episode(1, 40), episode(2, 3), capacity=64)
+    assert [len(one.images["front"].base) for one in replay.episodes] == [40, 3]
 
 
 def test_the_same_seed_draws_what_a_loop_over_the_samples_would():

@@ -16,11 +16,21 @@ from engram.learning.algorithms import ALGORITHMS, behavior_cloning, make_algori
 from engram.learning.algorithms.advantage_cloning import AdvantageCloning
 from engram.learning.algorithms.best_of_n import BestOfN
 from engram.learning.algorithms.clone_policy import clone_policy
-from engram.learning.algorithms.critics import CriticConfig, Judged, departure_of, fit, reach, way_of
+from engram.learning.algorithms.critics import (
+    CriticConfig,
+    Critics,
+    Judged,
+    _unforeseen,
+    departure_of,
+    fit,
+    project,
+    reach,
+    way_of,
+)
 from engram.learning.algorithms.distillation import DistillationConfig, distill_head
 from engram.learning.algorithms.edit_actor import EditActor
 from engram.learning.algorithms.noise_steering import NoiseSteering
-from engram.learning.algorithms.soft_actor_critic import SoftActorCritic
+from engram.learning.algorithms.soft_actor_critic import SoftActorCritic, SoftActorCriticConfig
 from engram.learning.algorithms.value_learning import ValueLearningConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner import Learner, LearnerConfig
@@ -230,6 +240,52 @@ def test_who_goes_back_to_what_drives_edits_nothing_any_more(rule, policy, exper
     assert algorithm.weights() == began and not algorithm.critics.axes.any()
     fresh = rule(clone_policy(policy), VALUES).rule.state_dict()
     assert all(torch.equal(value, fresh[name]) for name, value in algorithm.rule.state_dict().items())
+
+
+def with_earlier(policy, algorithm, folder, own=6) -> Learner:
+    """Return a learner with 14 episodes of an earlier experiment and ``own`` of its own."""
+    rng, stores = np.random.default_rng(3), []
+    for name, numbers in (("before", range(14)), ("own", range(14, 14 + own))):
+        stores.append(ExperienceStore(folder / name))
+        for number in numbers:
+            stores[-1].append(tried(number, np.zeros(7, np.float32), rng))
+        stores[-1].commit()
+    replay = replace(CONFIG.replay, earlier=(str(folder / "before"),))
+    learner = Learner(stores[1], policy, algorithm, config=replace(CONFIG, first_episodes=0, replay=replay))
+    learner.poll()
+    for store in stores:
+        store.close()
+    return learner
+
+
+@pytest.mark.parametrize(("own", "most", "updates"), [(6, 20_000, 5 * 6 * 8), (6, 100, 100), (0, 20_000, 5 * 14 * 8)])
+def test_an_actors_own_steps_pay_for_its_updates_and_tell_what_is_foreseen(
+    policy, tmp_path, monkeypatch, own, most, updates
+):
+    values = replace(VALUES, first_fit=14, critic=replace(QUICK, parts=2))
+    algorithm, rounds, foreseen = (
+        SoftActorCritic(clone_policy(policy), values, SoftActorCriticConfig(most_updates=most)),
+        [],
+        [],
+    )
+    learner = with_earlier(policy, algorithm, tmp_path, own)
+    monkeypatch.setattr(algorithm, "_foresee", lambda first: foreseen.append(len(first.seen)))
+    monkeypatch.setattr(algorithm, "practise", lambda data, prior, updates: rounds.append((len(prior), updates)) or {})
+    learner.algorithm.update(learner._replay.episodes, 0)
+    assert rounds == [((14 + own) * 8, updates)]
+    assert foreseen == [(own or 14) * 8]  # how motions were executed elsewhere tells nothing
+
+
+@pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
+def test_earlier_experience_is_learnt_from_also_after_training_went_back(rule, policy, tmp_path):
+    algorithm = rule(clone_policy(policy), VALUES)
+    learner = with_earlier(policy, algorithm, tmp_path)
+    episodes = learner._replay.episodes
+    algorithm.begin(algorithm.weights())
+    assert len(episodes) == 20 and [one.number < 0 for one in algorithm._own(episodes)] == [True] * 14
+    again = rule(clone_policy(policy), VALUES)
+    again.restore(algorithm.save())
+    assert len(again._own(episodes)) == 14 == learner.metrics["earlier_episodes"]
 
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
@@ -505,3 +561,16 @@ def test_settings_that_make_no_sense_are_named():
         ValueLearningConfig(kept=1.0)
     with pytest.raises(InvalidInputError, match=r"CriticConfig\.steps: 7, at most the 6"):
         EditActor(clone_policy(tiny_vla()), ValueLearningConfig(critic=CriticConfig(steps=7)))
+
+
+def test_what_is_foreseen_of_departures_is_the_same_at_every_call_also_where_no_way_is_gone():
+    critics, rng = Critics(CriticConfig(components=16), 40), np.random.default_rng(0)
+    seen = torch.from_numpy(rng.normal(size=(200, 40))).float()
+    project(critics, seen)
+    departure, known = torch.from_numpy(rng.normal(size=(200, 3))).float(), torch.ones(200)
+    nothing = torch.zeros(200), torch.full((200,), -1), torch.zeros(200, dtype=torch.int64)
+    data = Judged(seen, torch.zeros(200, 3), departure, known, *nothing)
+    told = np.hstack((np.ones((200, 1)), np.zeros((200, 3)), critics.components(seen).numpy())).astype(float)
+    left = departure.numpy() - told @ np.linalg.lstsq(told, departure.numpy().astype(float), rcond=None)[0]
+    for _ in range(20):
+        np.testing.assert_allclose(_unforeseen(critics, data).numpy(), left, atol=1e-5)

@@ -14,7 +14,7 @@ from std_msgs.msg import Bool
 from engram.core.errors import InvalidInputError
 from engram.nodes import qos
 from engram.nodes.base import EngramNode
-from engram.nodes.claims import hear_bound, subscribe_bound
+from engram.nodes.claims import _claim, hear_bound, subscribe_bound
 from engram.runtime.health import Health
 from engram.runtime.parameters import BoundNodeConfig
 from engram_interfaces.msg import TaskStatus
@@ -174,9 +174,30 @@ def test_a_message_for_another_robot_is_refused(world: World) -> None:
 
 
 def test_a_writer_that_is_not_topic_and_node_is_named() -> None:
-    for entry in ("safety_node", "=x", "command=", "command=safety_node,"):
+    for entry in ("safety_node", "=x", "=", "command=safety_node,"):
         with pytest.raises(InvalidInputError, match=f"writers: '{entry}', expected topic=node or topic=node,node"):
             BoundNodeConfig(writers=(entry,)).writers_of("command")
+
+
+def test_a_topic_that_nobody_could_write_is_refused_with_a_sentence() -> None:
+    """As of takeover:="" at a launch."""
+    why = "writers: 'intervention=' names no node, so nobody could write intervention; .*takeover.*leave it out"
+    with pytest.raises(InvalidInputError, match=why):
+        BoundNodeConfig(writers=("intervention=",)).writers_of("intervention")
+
+
+def test_a_writer_of_another_namespace_is_named_in_full() -> None:
+    there = {b"1" * 16: ("/", "pad"), b"2" * 16: ("/r1", "viewer_node"), b"3" * 16: ("/r1", "pad")}
+    node: Any = SimpleNamespace(
+        get_namespace=lambda: "/r1",
+        get_publishers_info_by_topic=lambda topic: [
+            SimpleNamespace(endpoint_gid=gid, node_namespace=namespace, node_name=name)
+            for gid, (namespace, name) in there.items()
+        ],
+    )
+    claim = _claim(node, "intervention", ("/pad", "viewer_node"))
+    assert claim.refusal(b"3" * 16) == "from /r1/pad, expected /pad or /r1/viewer_node"
+    assert claim.refusal(b"1" * 16) == ""
 
 
 def test_a_topic_that_is_not_named_belongs_to_whoever_is_first_and_several_may_be_named() -> None:

@@ -35,6 +35,8 @@ class Config:
     """Some names."""
     inner: Inner = field(default_factory=Inner)
     """A section of its own."""
+    help: str = param("on request", choices=("off", "on request"))
+    """Whether to help."""
 
 
 @pytest.fixture
@@ -82,6 +84,11 @@ def test_what_is_set_arrives_in_the_dataclass(make_node):
     assert declare(node, Config) == Config(0.25, "fast", ("x",), Inner(7))
 
 
+def test_off_needs_no_quotes_in_a_parameter_file(make_node):
+    """YAML reads it as false."""
+    assert declare(make_node(help=False), Config) == declare(make_node(help="off"), Config) == Config(help="off")
+
+
 def test_a_prefix_names_the_section(make_node):
     node = make_node(safety__deep=9)
     assert declare(node, Inner, "safety") == Inner(9)
@@ -92,6 +99,8 @@ def test_a_prefix_names_the_section(make_node):
     [
         ({"speed": 2.0}, InvalidInputError, r"'speed'.*0.0 .. 1.0"),
         ({"speed": "fast"}, InvalidInputError, r"'speed'.*expected float"),
+        ({"help": True}, UnknownNameError, r"value of parameter 'help' 'True'.*off, on request"),
+        ({"help": 3}, UnknownNameError, r"value of parameter 'help' '3'"),
         ({"mode": "fats"}, UnknownNameError, r"value of parameter 'mode' 'fats'; did you mean 'fast'"),
     ],
 )

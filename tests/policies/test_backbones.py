@@ -16,7 +16,7 @@ from engram.core.types import MemoryTokens
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.policies import EngramVLAPolicy, VlaPolicy, load_policy
 from engram.policies.backbones.loading import backbone_processors, load_trunk, wrapped
-from engram.policies.checkpoint import export
+from engram.policies.checkpoint import WEIGHTS, export, sha256
 from engram.policies.lerobot.modeling_engram_backbone import EngramBackbonePolicy
 from engram.policies.lerobot.motion_edit_step import MotionEditStep
 from engram.policies.motion_edits import write_edit
@@ -338,6 +338,15 @@ def test_a_dataset_that_lacks_what_the_backbone_takes_is_named(folders, learnt):
         main(dataclasses.replace(config, backbone=str(folders["smolvla"]), out=str(root / "other")))
     with pytest.raises(InvalidInputError, match="nothing to train: set memory"):
         main(dataclasses.replace(config, memory="none", out=str(root / "other")))
+
+
+def test_no_memory_is_trained_beside_a_backbone_with_a_motion_edit(learnt, tmp_path):
+    """The edit names the backbone's weights, and would stand beside those of the memory."""
+    root, config = learnt
+    edited = shutil.copytree(root / "policy", tmp_path / "edited")
+    write_edit(MotionEditStep.of(sha256(edited / WEIGHTS), MotionCorrection(scale=0.5)).packed(), edited)
+    with pytest.raises(InvalidInputError, match=r"edited: it has a motion edit, .* expected the checkpoint that"):
+        main(dataclasses.replace(config, backbone=str(edited), out=str(tmp_path / "out")))
 
 
 def test_the_small_network_is_still_the_one_that_learners_train():

@@ -7,6 +7,8 @@ from engram.runtime.bound_topic import PATIENCE_S, BoundTopic
 from engram.runtime.health import Health
 
 ONE, TWO = b"1" * 16, b"2" * 16
+AGAIN = b"2" * 12 + b"3" * 4
+"""Another publisher of the process that TWO is of."""
 
 
 class Desk:
@@ -77,6 +79,34 @@ def test_a_writer_that_stays_without_a_name_is_refused():
     desk.there = {ONE: "/safety_node"}
     desk.wait(1.0)
     assert desk.heard == []
+
+
+def test_what_was_refused_is_forgotten_when_its_writer_is_gone():
+    """The page tries to take over while somebody else drives, and both are gone soon after."""
+    desk = Desk("/teleoperation", "/viewer_node")
+    desk.there = {ONE: "/teleoperation", TWO: "/viewer_node"}
+    desk.topic.take("driven", ONE)
+    desk.topic.take("tried", TWO)
+    desk.there = {}
+    desk.wait(REMEMBERED_S)
+    desk.wait(PATIENCE_S)
+    desk.there = {AGAIN: "/viewer_node"}
+    desk.topic.take("again", AGAIN)
+    assert desk.heard == ["driven", "again"]
+
+
+def test_a_successor_that_has_waited_for_long_may_be_without_a_name_for_a_moment():
+    desk = Desk("/safety_node")
+    desk.there = {ONE: "/safety_node"}
+    desk.topic.take("a", ONE)
+    desk.there[TWO] = "/safety_node"
+    desk.topic.take("b", TWO)
+    desk.wait(PATIENCE_S + 1.0)
+    desk.there = {TWO: ""}
+    desk.wait(REMEMBERED_S)
+    desk.there = {TWO: "/safety_node"}
+    desk.wait(0.1)
+    assert desk.heard == ["a", "b"]
 
 
 def test_a_message_whose_writer_turns_out_to_be_another_is_counted_too():

@@ -106,7 +106,8 @@ def test_free_running_who_reads_contexts_waits_for_one_that_is_not_old():
     inputs.see(9)
     inputs.now += 60.0  # however long that takes
     assert inputs.steps() == [] and inputs.awaits_memory()
-    assert inputs.problems == ["memory/context: there is none: the policy waits for it (memory: off does without)"]
+    words = "there is none: the policy waits (missing_after_s; memory: off does without)"
+    assert inputs.problems == [f"memory/context: {words}"]
     inputs.remember(10)
     assert inputs.steps() == [(9, 1, 10)] and not inputs.awaits_memory()
     inputs.see(30)
@@ -115,6 +116,22 @@ def test_free_running_who_reads_contexts_waits_for_one_that_is_not_old():
     assert "memory/context: the newest is 2 s older than the observation: the policy waits" in inputs.problems[1]
     inputs.remember(29)
     assert inputs.steps() == [(31, 1, 29)]
+
+
+@pytest.mark.parametrize("memory", ["latest", "wait"])
+def test_while_a_person_drives_nobody_waits_for_the_memory(memory):
+    """The goal goes on, and what the person does is recorded; of a context that is old nothing is read."""
+    inputs = Inputs(reads_context=True, memory=memory, missing_after_s=2.0)
+    inputs.tell(1)
+    inputs.remember(10)
+    inputs.see(90)
+    assert inputs.steps() == [] and inputs.awaits_memory()
+    inputs.overruled = True
+    assert not inputs.awaits_memory()
+    assert inputs.steps() == [(90, 1, None)]
+    inputs.overruled = False
+    inputs.see(91)
+    assert inputs.steps() == [] and inputs.awaits_memory()
 
 
 def test_free_running_who_reads_no_contexts_waits_for_none():

@@ -71,6 +71,30 @@ def test_what_succeeds_as_often_but_needs_the_safety_filter_more_is_rejected_and
     assert judge(0.001).decision == PROMOTE
 
 
+def with_breaches(candidate: float, approved: float, seed: int, rates=(0.9, 0.9), budget: int = 200) -> Gate:
+    """Judge on seven tasks a candidate with which the filter intervenes in these shares of the steps, more or less."""
+    tasks, rng = tuple("abcdefg"), np.random.default_rng(seed)
+    gate = Gate(tasks, GateConfig(budget=budget))
+    while gate.decision == OPEN:
+        for task in gate.wanted:
+            gate.add_idle(True, False)
+            new, old = np.clip(rng.normal((candidate, approved), 0.06), 0.0, 1.0)
+            gate.add(task, rng.random() < rates[0], rng.random() < rates[1], (new, old))
+    return gate
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_needs_the_safety_filter_more_by_less_than_the_margin_and_is_better_is_promoted(seed) -> None:
+    gate = with_breaches(0.13, 0.10, seed, rates=(0.95, 0.6))
+    assert gate.decision == PROMOTE, gate.reason
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_needs_the_safety_filter_more_by_just_more_than_the_margin_is_not_promoted(seed) -> None:
+    """As of the planted candidate that shakes forward and back: 13.4 percent of the steps against 7.4."""
+    assert with_breaches(0.134, 0.074, seed, rates=(1.0, 1.0)).decision in (REJECT, NOT_SHOWN)
+
+
 def test_a_budget_ends_what_cannot_be_shown() -> None:
     gate = run((0.9, 0.9), (0.9, 0.9), GateConfig(budget=20))
     assert (gate.decision, gate.pairs) == (NOT_SHOWN, 40)

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError
+from engram.core.types import ActionSource
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
 from engram.learning.workspace import EXPERIENCE, PRACTICE
 from engram.sim.gaps import Gap
-from engram.sim.tasks import task_for
+from engram.sim.tasks import SUITES, task_for
 from engram.validation import standing, validate
 from engram.validation.following import GAP
 from engram.validation.gate import GateConfig
@@ -24,7 +25,7 @@ from engram.validation.practising import SEARCHES, Done
 from engram.validation.standing import StandingGate
 from engram.validation.validate import IDLE_SCENES
 from tests.learning.transitions import episode
-from tests.validation.made import BASE, SCENES, add_candidate, run_before
+from tests.validation.made import BASE, LINEAGE, SCENES, add_candidate, run_before
 from tests.validation.records import record
 
 pytestmark = pytest.mark.timeout(300)
@@ -43,7 +44,7 @@ class Told:
 
     def __init__(self):
         self.verdicts, self.failures, self.changed = [], [], threading.Event()
-        self.reports, self.robot, self.practice = [], [], []
+        self.reports, self.robot, self.practice, self.left_out = [], [], [], []
 
     def progress(self, version, progress):
         assert progress.gate.pairs
@@ -58,6 +59,9 @@ class Told:
 
     def practised(self, what):
         self.practice.append(what)
+
+    def passed_over(self, error):
+        self.left_out.append(str(error))
 
     def failed(self, version, error):
         self.failures.append((version, str(error)))
@@ -94,6 +98,24 @@ def test_what_the_learner_was_taught_since_is_judged_beside_the_card(folder, tmp
     told.wait()
     assert gate.stop()
     assert judged == [gate.tasks, (*gate.tasks, "shell_touch")]
+
+
+def test_what_was_taught_and_no_longer_exists_is_told_and_candidates_are_judged_on(folder):
+    told = Told()
+    (folder / GATE / "taught.json").write_text('{"tasks": ["old_task"]}')
+    gate = StandingGate(folder, "base", told, tasks=("reach",))
+    gate.start()
+    gate.offer("equal")
+    told.wait()
+    assert gate.stop()
+    assert (told.verdicts, told.failures) == ([("equal", "promote")], [])
+    assert len(told.left_out) == 1 and "no task 'old_task' any more" in told.left_out[0]
+
+
+def test_a_gate_knows_the_tasks_of_its_suites(folder):
+    assert StandingGate(folder, "base", Told(), tasks=("tabletop", "reach")).tasks == SUITES["tabletop"]
+    with pytest.raises(UnknownNameError, match="unknown task 'dance'"):
+        StandingGate(folder, "base", Told(), tasks=("dance",))
 
 
 def test_candidates_are_judged_and_what_cannot_be_is_told(folder):
@@ -201,7 +223,8 @@ def until(condition, timeout_s=120):
 def asked(folder, words):
     """Keep that the robot was asked for ``words``."""
     store = ExperienceStore(folder / EXPERIENCE)
-    store.append([replace(step, task="", instruction=words) for step in episode(0)])
+    its = episode(0, source=ActionSource("base", LINEAGE.id))
+    store.append([replace(step, task="", instruction=words, author="base") for step in its])
     store.commit()
     return store
 

@@ -28,7 +28,7 @@ from engram.validation.following import judged_on, keep_judged_on
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
-from engram.validation.validate import KeptVerdicts, proof_in, trained_tasks, validate
+from engram.validation.validate import KeptVerdicts, _names, proof_in, trained_tasks, validate
 
 LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
 BASE = contender(policy_folder("base"))
@@ -73,6 +73,14 @@ def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path) -> None:
         proof_in(tmp_path, "base")(candidate.sha256, BASE.sha256)
     with pytest.raises(InvalidInputError, match="are the same policy"):
         validate(BASE, BASE, ("reach",), tmp_path)
+
+
+def test_a_verdict_tells_policies_of_the_same_weights_apart() -> None:
+    """As an edited checkpoint and its base: they differ in their processors alone."""
+    other = replace(BASE, settings="with an edit")
+    told = [_names(other, BASE), _names(BASE, other), _names(BASE, STILL)]
+    assert len(set(told[0])) == 2 and told[0] == told[1][::-1]
+    assert told[2] == [BASE.sha256, STILL.sha256]  # what a learner ships is looked up by the sha256 of its weights
 
 
 def test_a_strict_test_of_every_task_is_a_proof(tmp_path) -> None:
