@@ -25,6 +25,8 @@ SETTLE_S = 2.0
 """Pause after the node goes on: the others discover it anew."""
 READY_S = 300.0
 """Until an episode has run, from the start on or beside the loop [s]."""
+END_S = 30.0
+"""Until it has to have ended [s]."""
 SLICE = 65536
 """Bytes of a slice of the weights, as a learner announces it; nobody asks for one here."""
 
@@ -100,8 +102,12 @@ class GateBeside:
     def close(self) -> None:
         """End it with its workers."""
         self._signal(signal.SIGCONT)
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait()
+        self._process.terminate()  # a shell's background commands ignore SIGINT
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
 
     def _offer(self) -> None:
         """Announce the next candidate: it waits until the one before is decided."""

@@ -378,7 +378,7 @@ def test_a_goal_of_which_the_memory_cannot_tell_ends_by_the_word_of_a_classifier
 
 
 def test_a_goal_ends_when_a_person_cancels_it_or_who_gave_it_waits_no_longer(graph, capsys):
-    Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none")
+    Robot(graph, episodes="goal", lockstep=False, check_instructions=False, accept="none", lost_after_s=100.0)
     statuses = graph.listen(TaskStatus, "task/status", qos.LATCHED)
     cancel = ["cancel", "--domain", str(graph.domain), "--timeout-s", "60"]
     assert cli.main(cancel) == 1
