@@ -198,9 +198,13 @@ ABOUT = {
         "[Reactions](reference/reactions.md) says. n of the rows on limits and motions: what was checked. "
         "A killed safety node comes back and brakes from its last command "
         "([decision 23](decisions/0023-limits-of-the-command-sequence.md)). Its commands count only once DDS has "
-        "noticed the end of the killed one, 6 s after that. The arm that moved may have been braking so "
-        "late: it was watched "
-        "from 3 s on after the node was active again, since then from 8 s on, which is not measured again."
+        "noticed the end of the killed one, 6 s after that. Here the arm was watched from 3 s on after the node was "
+        "active again, and one that moved was still braking, or its episode had just ended; "
+        "[below](#faults-safety) it is watched from 8 s on."
+    ),
+    "faults_safety": (
+        "The safety node alone is killed, in running episodes, every second time under a stop. What is watched is that "
+        "the robot is held until somebody releases it."
     ),
     "limits": (
         "The safety filter of the Panda and of the SO-101 meets hostile policies, faults of the encoders, servos that "
