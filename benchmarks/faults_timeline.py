@@ -63,6 +63,7 @@ class Timeline:
         self._waiting: list[tuple[int, float, Said]] = []  # said [ns], read [s], what
         self._running, self._stopped, self._episode = False, False, -1
         self._allowed_until_ns = self._driven_until_ns = 0
+        self._told: np.ndarray | None = None  # (n,) positions of the last command
         self._measured_ns = self._free_ns = 0  # stamps of the joints: newest, and when the robot was last free to move
 
     def add(self, said_ns: int, read_s: float, what: Said) -> None:
@@ -86,9 +87,11 @@ class Timeline:
     def _judged(self, said_ns: int, what: Said) -> list[Violation]:
         if isinstance(what, Command):
             broken = self._commands.command(what.stamp_ns, what.positions, what.duration_s)
-            # a hold is one, too: nobody drives. Under a stop an arm is held until the end of the goal has come through,
-            # to a node that was suspended seconds later; that it moves then is judged by its joints
-            if not self._running and not self._stopped and said_ns >= self._driven_until_ns:
+            # a hold where the arm is measured is one, too: nobody drives. Where it was told to be already it may be held
+            # until the end of the goal, or a stop, has come through: to a node that was suspended, seconds later
+            held = self._stopped or (self._told is not None and np.array_equal(self._told, what.positions))
+            self._told = what.positions
+            if not self._running and not held and said_ns >= self._driven_until_ns:
                 broken.append(Violation("command_not_allowed", f"for the step at {what.stamp_ns / 1e9:.3f} s"))
             return broken
         free = self._running and not self._stopped

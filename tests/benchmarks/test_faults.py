@@ -110,12 +110,13 @@ def test_a_reader_that_was_kept_waiting_judges_what_was_said_in_its_order():
 
 
 def test_a_command_that_comes_while_no_episode_runs_is_found_and_one_that_brakes_is_not():
-    at = lambda t: (t, Command(round(t * 1e9), np.zeros(4), 0.1))  # noqa: E731
+    at = lambda t, x=0.0: (t, Command(round(t * 1e9), np.full(4, x), 0.1))  # noqa: E731
     running, ended = (0.5, Episode(1, running=True)), (1.5, Episode(1, running=False))
     assert told(at(0.1)) == ["command_not_allowed"]
     assert told(running, at(1.0), ended, at(2.4)) == []
-    assert told(running, at(1.0), ended, at(2.6)) == ["command_not_allowed"]
-    assert told(running, at(1.0), ended, (2.0, Stopped(stopped=True)), at(2.6)) == []  # it is held
+    assert told(running, at(1.0), ended, at(2.6, 1e-4)) == ["command_not_allowed"]
+    assert told(running, at(1.0), ended, at(2.6)) == []  # it is held where it is
+    assert told(running, at(1.0), ended, (2.0, Stopped(stopped=True)), at(2.6, 1e-4)) == []
     assert told(running, (0.6, Stopped(stopped=True)), at(1.0), ended, at(1.6)) == []  # held until the end
 
 
