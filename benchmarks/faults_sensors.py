@@ -197,6 +197,8 @@ class SensorTrial:
             handle.cancel_goal_async()
             self.wait(result.done, 20.0, "the end of the goal")
         kinds = {*COMMAND_LIMITS, *MOTION_LIMITS}
+        if fault == JUMP_UNSEEN:  # the suspended node cannot have heard of the end of the goal; motions count
+            kinds -= {"command_not_allowed"}
         self.loop.client.spin(1.5)  # the watcher doubts for a second
         beyond = [row for row in findings(self.watched, since) if row["kind"] in kinds]
         seen.beyond = tuple(f"{row['kind']} {row['text']}" for row in beyond)

@@ -87,8 +87,8 @@ class Timeline:
     def _judged(self, said_ns: int, what: Said) -> list[Violation]:
         if isinstance(what, Command):
             broken = self._commands.command(what.stamp_ns, what.positions, what.duration_s)
-            # a hold where the arm is measured is one, too: nobody drives. Where it was told to be already it may be held
-            # until the end of the goal, or a stop, has come through: to a node that was suspended, seconds later
+            # a hold where the arm is measured is one, too: nobody drives. Where it was told to be already it may be
+            # held until the end of the goal, or a stop, has come through: to a node that was suspended, seconds later
             held = self._stopped or (self._told is not None and np.array_equal(self._told, what.positions))
             self._told = what.positions
             if not self._running and not held and said_ns >= self._driven_until_ns:
