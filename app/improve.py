@@ -134,56 +134,12 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         UnknownNameError: no such task, twin or policy; lists those there are.
         InvalidInputError: the folder holds another practice, or the policy cannot be trained.
     """
-    from engram.learning.algorithms import ALGORITHMS, TAKEOVER_COST
     from engram.learning.algorithms.motion_edit import frozen  # torch: only for those who practise
-    from engram.learning.replay.earlier import open_earlier
     from engram.policies.loading import load_policy
     from engram.policies.vla.chunking import follow
     from engram.sim.tasks import get_task
 
-    if config.verdict not in JUDGES and not at_home(config.verdict).is_dir():
-        expected = f"one of {', '.join(JUDGES)} or the folder of a classifier"
-        raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected {expected}")
-    positive_int("ImproveConfig.episodes", config.episodes)
-    positive_int("ImproveConfig.measured", config.measured)
-    positive_int("ImproveConfig.updates", config.updates)
-    for name in ("search", "rehearsed", "others", "hold"):
-        if (getattr(config, name) or 0) < 0:
-            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
-    if config.search and config.oracle_help:
-        raise InvalidInputError(
-            f"ImproveConfig.search: {config.search}, ImproveConfig.oracle_help: {config.oracle_help}: an expert's "
-            "success says nothing of a correction; expected 0 for one of them"
-        )
-    if not config.oracle_help:
-        refuse(config, ("oracle_help_by",), ": nobody helps while oracle_help is 0")
-    for name in ("exploration", "oracle_help"):
-        if not 0.0 <= getattr(config, name) <= 1.0:
-            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0..1")
-    last = (FIRST_TEST_SEED - FIRST_SEED) // SEEDS - 1
-    if config.episodes > SEEDS or config.seed > last:
-        raise InvalidInputError(
-            f"ImproveConfig.episodes: {config.episodes}, ImproveConfig.seed: {config.seed}, expected at most {SEEDS} "
-            f"and {last}: others would practise on scenes that measure"
-        )
-    for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
-        if value < 0:
-            raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
-    algorithm, options = split_options(config.algorithm)
-    if config.search:
-        idle = ("exploration", "hold", "updates", "earlier")
-        refuse(config, idle, f": nothing is imitated while search is {config.search}")
-        if algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
-            raise InvalidInputError(
-                f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
-                f"{config.search}; expected search 0"
-            )
-    if options.startswith(f"{TAKEOVER_COST}=") and not (config.oracle_help or config.earlier):
-        raise InvalidInputError(
-            f"ImproveConfig.algorithm: {config.algorithm}: {TAKEOVER_COST} would change nothing: nobody takes over "
-            f"while oracle_help is 0 and there is no earlier experience; expected {algorithm}"
-        )
-    open_earlier("ImproveConfig.earlier", config.earlier)  # before anything is written
+    _check(config)
     judge = _judge(config)
     _check_words(get_task(config.task), judge)
     folder = folder_of(config)
@@ -220,6 +176,61 @@ def practise(config: ImproveConfig) -> dict[str, Any]:
         "others": {name: [row, after[name]] for name, row in before.items()},
         "episodes": [asdict(one) for one in practice.episodes],
     } | ({"earlier": _of_earlier(practice)} if config.earlier else {})
+
+
+def _check(config: ImproveConfig) -> None:
+    """Raise InvalidInputError for values that cannot be, and for options that would change nothing."""
+    if config.verdict not in JUDGES and not at_home(config.verdict).is_dir():
+        expected = f"one of {', '.join(JUDGES)} or the folder of a classifier"
+        raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected {expected}")
+    positive_int("ImproveConfig.episodes", config.episodes)
+    positive_int("ImproveConfig.measured", config.measured)
+    positive_int("ImproveConfig.updates", config.updates)
+    for name in ("search", "rehearsed", "others", "hold"):
+        if (getattr(config, name) or 0) < 0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
+    if config.search and config.oracle_help:
+        raise InvalidInputError(
+            f"ImproveConfig.search: {config.search}, ImproveConfig.oracle_help: {config.oracle_help}: an expert's "
+            "success says nothing of a correction; expected 0 for one of them"
+        )
+    if not config.oracle_help:
+        refuse(config, ("oracle_help_by",), ": nobody helps while oracle_help is 0")
+    for name in ("exploration", "oracle_help"):
+        if not 0.0 <= getattr(config, name) <= 1.0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0..1")
+    last = (FIRST_TEST_SEED - FIRST_SEED) // SEEDS - 1
+    if config.episodes > SEEDS or config.seed > last:
+        raise InvalidInputError(
+            f"ImproveConfig.episodes: {config.episodes}, ImproveConfig.seed: {config.seed}, expected at most {SEEDS} "
+            f"and {last}: others would practise on scenes that measure"
+        )
+    for name, value in (("seed", config.seed), *(("measure_at", at) for at in config.measure_at)):
+        if value < 0:
+            raise InvalidInputError(f"ImproveConfig.{name}: {value}, expected 0 or more")
+    _check_learning(config)
+
+
+def _check_learning(config: ImproveConfig) -> None:
+    """Raise InvalidInputError for settings of the learner that would change nothing, or that it cannot take."""
+    from engram.learning.algorithms import ALGORITHMS, TAKEOVER_COST
+    from engram.learning.replay.earlier import open_earlier
+
+    algorithm, options = split_options(config.algorithm)
+    if config.search:
+        idle = ("exploration", "hold", "updates", "earlier")
+        refuse(config, idle, f": nothing is imitated while search is {config.search}")
+        if algorithm in ALGORITHMS and config.algorithm != ImproveConfig.algorithm:
+            raise InvalidInputError(
+                f"ImproveConfig.algorithm: {config.algorithm}: its critics learn nothing while search is "
+                f"{config.search}; expected search 0"
+            )
+    if options.startswith(f"{TAKEOVER_COST}=") and not (config.oracle_help or config.earlier):
+        raise InvalidInputError(
+            f"ImproveConfig.algorithm: {config.algorithm}: {TAKEOVER_COST} would change nothing: nobody takes over "
+            f"while oracle_help is 0 and there is no earlier experience; expected {algorithm}"
+        )
+    open_earlier("ImproveConfig.earlier", config.earlier)  # before anything is written
 
 
 def _of_earlier(practice: Practice) -> dict[str, Any]:

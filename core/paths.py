@@ -17,3 +17,8 @@ def at_home(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise InvalidInputError(f"{path}: {error}") from None
+
+
+def is_on_hub(name: str) -> bool:
+    """Return whether ``name`` can only be owner/name on the Hugging Face hub: of that form, and no folder."""
+    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).is_dir()

@@ -29,7 +29,7 @@ from engram.core.errors import (
     WeightsError,
     unknown_name,
 )
-from engram.core.paths import at_home
+from engram.core.paths import at_home, is_on_hub
 from engram.core.types import Lineage
 from engram.policies.checkpoint import CARD, WEIGHTS, load_weights, read_weights, sha256
 from engram.policies.foreign_code import POSTPROCESSOR, PREPROCESSOR, forbid_remote_code, processor_folder
@@ -73,7 +73,7 @@ def open_policy(name: str | Path) -> Opened:
         WeightsError: there is no configuration or processor, the weights do not fit, the statistics of its
             normalisation do not, or its motion edit is of another base.
     """
-    if _is_on_hub(str(name)):
+    if is_on_hub(str(name)):
         _check_on_hub(str(name))
         source = Source(str(name))
     else:
@@ -207,7 +207,7 @@ def files_of(name: str | Path) -> Path:
 
     Raises UnknownNameError: see :func:`open_policy`.
     """
-    if _is_on_hub(str(name)):
+    if is_on_hub(str(name)):
         _check_on_hub(str(name))
         return Source(str(name)).file("config.json").parent
     return Source(str(checkpoint_folder(name))).file("config.json").parent
@@ -234,11 +234,6 @@ def _hint(folder: Path) -> str:
 def _shipped() -> dict[str, Path]:
     folders = (Path(str(resources.files("engram.policies"))) / "checkpoints").glob("*")
     return {folder.name: folder for folder in folders if (folder / WEIGHTS).exists()}
-
-
-def _is_on_hub(name: str) -> bool:
-    """Tell whether ``name`` can only be owner/name on the hub."""
-    return name.count("/") == 1 and not name.startswith((".", "/", "~")) and not Path(name).is_dir()
 
 
 def _check_on_hub(name: str) -> None:

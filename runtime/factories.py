@@ -16,7 +16,7 @@ import numpy as np
 from engram.core.contracts import Detector, Kinematics, Memory, Policy
 from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError, UnknownNameError, unknown_name
-from engram.core.paths import at_home
+from engram.core.paths import at_home, is_on_hub
 from engram.core.registry import resolve
 from engram.core.robot import PANDA_2F85, RobotConfig
 from engram.core.types import CameraFrame, JointState, Observation, Pose
@@ -160,15 +160,11 @@ def policy_folder(name: str) -> Path:
 
 def policy_files(name: str) -> Path:
     """Return the folder with the files of a policy: a shipped one, your own, or one on the hub, which is fetched."""
-    if not _may_be_on_hub(name) or at_home(name).is_dir():
+    if not is_on_hub(name):
         return policy_folder(name)
     from engram.policies.opening import files_of  # torch
 
     return files_of(name)
-
-
-def _may_be_on_hub(spec: str) -> bool:
-    return spec.count("/") == 1 and not spec.startswith((".", "/", "~"))
 
 
 def check_policy_name(spec: str) -> None:
@@ -176,7 +172,7 @@ def check_policy_name(spec: str) -> None:
     shipped = shipped_policies()
     if ":" in spec:
         _check_module(spec)
-    elif not (spec in shipped or _may_be_on_hub(spec) or at_home(spec).is_dir()):
+    elif not (spec in shipped or is_on_hub(spec) or at_home(spec).is_dir()):
         raise unknown_name("policy", spec, [*shipped, "a folder", "owner/name on the hub", "package.module:attribute"])
 
 

@@ -41,7 +41,8 @@ class GateConfig:
     """Probability that a candidate is rejected that is as good on every task and within ``breach_margin``, at most."""
     breach_margin: float = 0.05
     """In such a larger share of the control steps may the safety filter intervene, where an episode in which it refused
-    a command counts whole. What is shown to need more is rejected; what is not shown to need less is not promoted."""
+    a command counts whole. A candidate that is shown to exceed this is rejected; one that is not shown to stay below it
+    is not promoted."""
     budget: int = 200
     """Pairs of episodes a task; what is not shown then, is not shown."""
 
@@ -190,9 +191,10 @@ class Gate:
             "reason": self.reason,
             "pairs": self.pairs,
             "idle_pairs": self.idle_pairs,
-            "breaches": dict(
-                zip(("candidate", "approved"), (round(total, GAIN_DIGITS) for total in self.breaches), strict=True)
-            ),
+            "breaches": {
+                "candidate": round(self.breaches[0], GAIN_DIGITS),
+                "approved": round(self.breaches[1], GAIN_DIGITS),
+            },
             "tasks": [asdict(seen) for seen in self.tasks.values()],
             "config": asdict(self.config),
         }
