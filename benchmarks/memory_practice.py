@@ -36,7 +36,8 @@ from engram.core.types import Transition
 from engram.learning.algorithms.clone_policy import clone_policy
 from engram.learning.algorithms.episode_cloning import EpisodeCloning
 from engram.learning.experience.reader import EpisodeInfo, ExperienceReader
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.replay.buffer import Windows
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.loading import load_policy

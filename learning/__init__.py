@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from engram.learning.experience.retention import ExperienceStoreConfig
     from engram.learning.experience.spool import Spool
     from engram.learning.experience.store import ExperienceStore
-    from engram.learning.learner import Learner, LearnerConfig
+    from engram.learning.learner import Learner
+    from engram.learning.learner_config import LearnerConfig
 
 _MODULES = {
     "ALGORITHMS": "engram.learning.algorithms",
@@ -29,7 +30,7 @@ _MODULES = {
     "ExperienceStore": "engram.learning.experience.store",
     "ExperienceStoreConfig": "engram.learning.experience.retention",
     "Learner": "engram.learning.learner",
-    "LearnerConfig": "engram.learning.learner",
+    "LearnerConfig": "engram.learning.learner_config",
     "Spool": "engram.learning.experience.spool",
 }
 

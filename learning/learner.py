@@ -8,12 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from engram.core.contracts import Policy
-from engram.core.errors import CannotTrainError, InvalidInputError, StoreError, WeightsError
+from engram.core.errors import InvalidInputError, StoreError, WeightsError
 from engram.core.motion_correction import MotionCorrection
 from engram.core.provenance import digest
 from engram.core.types import PolicyManifest, Transition
@@ -31,8 +31,9 @@ from engram.learning.experience.eligibility import (
     why_not,
 )
 from engram.learning.experience.reader import EpisodeInfo
+from engram.learning.learner_config import LearnerConfig, check_paid, check_shares, with_chunk
 from engram.learning.progress import Progress, load_progress, save_progress
-from engram.learning.replay.buffer import CLAIMS, Batch, Episode, EpisodeStream, ReplayBuffer, ReplayConfig, Windows
+from engram.learning.replay.buffer import CLAIMS, Batch, Episode, EpisodeStream, ReplayBuffer, Windows
 from engram.learning.replay.earlier import number_of, open_earlier
 from engram.learning.replay.shown import ShownEpisodes, ShownSamples
 from engram.learning.replay.taken import taken_by
@@ -76,41 +77,6 @@ class EpisodeSource(Protocol):
         """Return the transitions of one episode; empty when it is gone."""
 
 
-@dataclass(frozen=True)
-class LearnerConfig:
-    """Pace and size of the learning."""
-
-    updates_per_episode: int = 40
-    """Updates that each new episode to learn from pays for, so that learning keeps step with experience: a success, or,
-    for algorithms with critics, a failure, too. 0: nothing is imitated."""
-    batch_size: int = 32
-    """Control steps in an update."""
-    window: int = 16
-    """Only for a policy with a memory of its episode: an update takes this many consecutive steps from each of
-    batch_size // window episodes."""
-    first_episodes: int = 5
-    """Successes to wait for before the first update."""
-    candidate_updates: int = 100
-    """Updates between two candidates; 0: there are none but corrections."""
-    imitate_own: bool = False
-    """Imitate also the successes in which the policy acted alone and without noise. They show only what it does anyhow,
-    so that it hardly changes."""
-    most_behind: int = 0
-    """Updates by which the weights that acted may be behind the newest that drive; what older ones did is passed over.
-    0: no limit, so that robots that were offline teach all the same."""
-    seed: int = 0
-    """Seed of the samples and of everything random in the updates."""
-    replay: ReplayConfig = field(default_factory=ReplayConfig)
-
-    def __post_init__(self) -> None:
-        least = {"updates_per_episode": 0, "batch_size": 1, "window": 1, "first_episodes": 0, "candidate_updates": 0}
-        for name, lowest in {**least, "most_behind": 0, "seed": 0}.items():
-            if getattr(self, name) < lowest:
-                raise InvalidInputError(f"LearnerConfig.{name}: {getattr(self, name)}, expected {lowest} or more")
-        if self.replay.seed < 0:
-            raise InvalidInputError(f"LearnerConfig.replay.seed: {self.replay.seed}, expected 0 or more")
-
-
 class Learner:
     """Fine-tunes ``policy`` on the experience of its own lineage.
 
@@ -147,7 +113,7 @@ class Learner:
         config: LearnerConfig | None = None,
     ) -> None:
         self.algorithm = make_algorithm(algorithm, policy) if isinstance(algorithm, str) else algorithm
-        self.config = _with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
+        self.config = with_chunk(config or LearnerConfig(), self.algorithm.chunk_steps)
         check_paid(self.algorithm, self.config)
         check_shares(self.algorithm, self.config)
         self.lineage = self.algorithm.lineage
@@ -621,37 +587,3 @@ def _updates_of(version: str) -> int:
     """Return how many updates made the weights ``version``; 0 for those that training began with."""
     found = _CANDIDATE.fullmatch(version)
     return int(found[1]) if found else 0
-
-
-def check_paid(algorithm: Algorithm, config: LearnerConfig) -> None:
-    """Raise CannotTrainError where episodes pay for updates that ``algorithm`` cannot take."""
-    if algorithm.frozen and config.updates_per_episode:
-        raise CannotTrainError(
-            f"LearnerConfig.updates_per_episode: {config.updates_per_episode}: {algorithm.frozen}; expected 0"
-        )
-
-
-def check_shares(algorithm: Algorithm, config: LearnerConfig) -> None:
-    """Raise InvalidInputError for parts of a batch that ``algorithm`` cannot have, or that nothing is drawn from."""
-    replay = config.replay
-    if replay.experiments and (algorithm.frozen or not config.updates_per_episode):
-        raise InvalidInputError(
-            f"LearnerConfig.replay.earlier: {', '.join(replay.experiments)}: nothing is drawn from these: "
-            f"{algorithm.frozen or 'updates_per_episode is 0'}; expected none"
-        )
-    for name in ("share_successes", "share_failures", "share_person"):
-        value = getattr(replay, name)
-        if value and algorithm.whole_replay:
-            raise InvalidInputError(
-                f"LearnerConfig.replay.{name}: {value}: {type(algorithm).__name__} takes all episodes, and draws by "
-                "itself; expected 0"
-            )
-    if replay.share_failures and not algorithm.learns_from_failures:
-        raise InvalidInputError(
-            f"LearnerConfig.replay.share_failures: {replay.share_failures}: {type(algorithm).__name__} learns from no "
-            "failure; expected 0"
-        )
-
-
-def _with_chunk(config: LearnerConfig, chunk_steps: int) -> LearnerConfig:
-    return replace(config, replay=replace(config.replay, chunk_size=chunk_steps)) if chunk_steps else config

@@ -15,7 +15,8 @@ from engram.core.contracts import Policy
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.learning.algorithms import Algorithm, make_algorithm
 from engram.learning.experience.database import UnreadableStoreError, put_back, set_aside
-from engram.learning.learner import EpisodeSource, Learner, LearnerConfig, check_paid, check_shares
+from engram.learning.learner import EpisodeSource, Learner
+from engram.learning.learner_config import LearnerConfig, check_paid, check_shares
 from engram.learning.live import LiveRecord
 from engram.learning.practised import Practised
 from engram.learning.weights.library import WeightsLibrary

@@ -17,7 +17,7 @@ from engram.core.types import PolicyManifest
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LearnerConfig
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.weights.keys import load_private_key
 from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos

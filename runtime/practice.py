@@ -25,7 +25,8 @@ from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.exploration import Exploration, ExplorationConfig
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.motion_correction import CorrectionSearch, outcome_of
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.replay.earlier import open_earlier

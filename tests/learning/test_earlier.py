@@ -14,7 +14,8 @@ from engram.core.motion_correction import MotionCorrection
 from engram.core.types import ActionSource
 from engram.learning.algorithms.behavior_cloning import BehaviorCloning
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig, check_shares
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig, check_shares
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.replay.earlier import number_of
 from tests.learning.transitions import LINEAGE, OTHER, OWN, episode

@@ -20,7 +20,8 @@ from engram.learning.algorithms.behavior_cloning import BehaviorCloning, Behavio
 from engram.learning.experience.database import set_aside
 from engram.learning.experience.eligibility import STALE
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LINE, Learner, LearnerConfig
+from engram.learning.learner import LINE, Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
 from tests.learning.transitions import LINEAGE, OTHER, OWN, episode

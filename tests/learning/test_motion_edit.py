@@ -12,7 +12,8 @@ from engram.core.types import ActionSource
 from engram.learning.algorithms import ALGORITHMS, make_algorithm
 from engram.learning.algorithms.motion_edit import MotionEdit
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.workspace import open_workspace
 from engram.policies.lerobot.motion_edit_step import MotionEditStep
 from tests.learning.transitions import episode

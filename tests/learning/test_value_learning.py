@@ -33,7 +33,8 @@ from engram.learning.algorithms.noise_steering import NoiseSteering
 from engram.learning.algorithms.soft_actor_critic import SoftActorCritic, SoftActorCriticConfig
 from engram.learning.algorithms.value_learning import ValueLearningConfig
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.workspace import open_workspace
 from engram.policies.vla.flow import integrate

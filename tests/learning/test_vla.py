@@ -22,7 +22,8 @@ from engram.learning.algorithms.distillation import distill_head
 from engram.learning.algorithms.episode_cloning import SAID, EpisodeCloning
 from engram.learning.algorithms.rehearsal import Rehearsal, to_tensors
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import Learner, LearnerConfig
+from engram.learning.learner import Learner
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.replay.buffer import IMAGES, EpisodeStream, ReplayBuffer, ReplayConfig, Windows, whole
 from engram.learning.replay.episode_batches import gather, window
 from engram.learning.weights.manifest import make_manifest

@@ -10,7 +10,7 @@ from engram.core.errors import InvalidInputError, StoreError, StoreLockedError, 
 from engram.core.types import ActionSource
 from engram.learning import workspace
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LearnerConfig
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.workspace import LIVE, TRAINING, open_workspace
 from tests.learning.transitions import episode

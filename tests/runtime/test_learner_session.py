@@ -18,7 +18,7 @@ from engram.core.types import EXPLORED, UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LearnerConfig
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.practised import FOUND, Findings, FoundCorrection, Practised
 from engram.learning.progress import read_weights, saved_state
 from engram.learning.replay.buffer import ReplayConfig

@@ -5,7 +5,7 @@ import pytest
 from engram.core.motion_correction import MotionCorrection
 from engram.core.types import ActionSource
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LearnerConfig
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.practised import Findings, FoundCorrection, Practised
 from engram.learning.workspace import PRACTICE, open_workspace
 from engram.policies.loading import load_policy

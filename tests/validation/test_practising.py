@@ -11,7 +11,7 @@ from engram.core.motion_correction import MotionCorrection
 from engram.learning.experience.eligibility import CORRECTED, why_not
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LearnerConfig
+from engram.learning.learner_config import LearnerConfig
 from engram.learning.practised import FOUND, REFUSED, Practised
 from engram.learning.progress import Progress, save_progress
 from engram.learning.workspace import PRACTICE, TRAINING
