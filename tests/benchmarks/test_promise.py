@@ -88,15 +88,20 @@ def test_the_robot_trusts_the_learner_and_the_gate_finds_its_gap_by_itself(tmp_p
 
 @pytest.mark.timeout(300)
 def test_what_a_robots_memory_calls_done_is_a_success_for_the_learner(tmp_path):
-    config = PromiseBenchmark(task="reach", work=tmp_path, domain=int(os.environ["ROS_DOMAIN_ID"]))
+    domain = int(os.environ["ROS_DOMAIN_ID"])
+    config = PromiseBenchmark(task="reach", work=tmp_path, domain=domain, goal_s=60.0)
     gap = tmp_path / "gap.txt"
     gap.write_text("none")
     twin = Twin(settings(config, gap))
     try:
         twin.loop.wait_active()
-        assert twin.goal("reach", 6000)["outcome"] == "succeeded"
-        twin.loop.client.wait_for(lambda: twin.loop.value("learner_node", "live above"), 60, "the learner")
-        assert twin.loop.value("learner_node", "live above") == "1 of 1"
+        outcomes = []
+        while "succeeded" not in outcomes and len(outcomes) < 3:  # a busy machine makes the robot late
+            outcomes.append(twin.goal("reach", 6000 + len(outcomes))["outcome"])
+        assert outcomes[-1] == "succeeded", outcomes
+        counted = f"1 of {len(outcomes)}"
+        said = lambda: twin.loop.value("learner_node", "live above") == counted  # noqa: E731
+        twin.loop.client.wait_for(said, 60, f"the learner says {counted!r}")
     finally:
         twin.close()
 

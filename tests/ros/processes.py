@@ -85,6 +85,10 @@ def _yaml(value: Any) -> str:
     return str(value)
 
 
+SETTLE_S = 0.3
+"""How much later than we know of the other side of a topic it may know of ours [s]."""
+
+
 class Graph:
     """Starts nodes, ends them all, and offers a node of the test's own that spins while it waits."""
 
@@ -121,14 +125,19 @@ class Graph:
         status = self.diagnostics.get(name)
         return status.message if status is not None else ""
 
-    def problem(self, name: str, words: str, timeout_s: float = 60.0) -> DiagnosticStatus:
-        """Wait until the diagnostic of ``name`` says ``words`` as a warning or error, and return it."""
+    def problem(
+        self, name: str, words: str, timeout_s: float = 60.0, telling: Callable[[], Any] = lambda: None
+    ) -> DiagnosticStatus:
+        """Wait until the diagnostic of ``name`` says ``words`` as a warning or error, and return it.
+
+        ``telling`` publishes what is wrong, again and again: a node may not know yet of a publisher that knows of it.
+        """
 
         def said() -> DiagnosticStatus | None:
             status = self.diagnostics.get(name)
             return status if status and status.level != DiagnosticStatus.OK and words in status.message else None
 
-        return self.wait(said, timeout_s, f"{name} says {words!r}")
+        return self.wait_telling(telling, said, timeout_s, f"{name} says {words!r}")
 
     def start(self, executable: str, *words: str, remap: tuple[str, ...] = (), **parameters: Any) -> NodeProcess:
         """Start one node with ``words`` on its command line; "__" in a parameter's name stands for "."."""
@@ -170,6 +179,7 @@ class Graph:
         neither what is published then nor what is answered is lost."""
         self.wait(lambda: all(p.get_subscription_count() for p in publishers), 60, "matching subscriptions")
         self.wait(lambda: all(s.get_publisher_count() for s in self.listening), 60, "matching publishers")
+        self.spin(SETTLE_S)
 
     def wait_telling(
         self, tell: Callable[[], Any], condition: Callable[[], Any], timeout_s: float, what: str, period_s: float = 0.5

@@ -128,15 +128,15 @@ def test_free_running_holds_on_stale_joint_states_and_names_a_missing_joint(grap
     old = time.time_ns() - 600 * 10**9
     status = EpisodeStatus(old, "robot0", 1, "reach", "go", 0, "running")
     robot.status.publish(messages.status_to_msg(status))
-    robot.joints.publish(messages.joints_to_msg(joints(0.3, stamp_ns=old)))
-    graph.problem("safety_node", "hold: stale")
+    show = lambda: robot.joints.publish(messages.joints_to_msg(joints(0.3, stamp_ns=old)))  # noqa: E731
+    graph.problem("safety_node", "hold: stale", telling=show)
     assert robot.commands == []
     now = time.time_ns()
     assert robot.step(now, x=0.3, chunk=robot.chunk(now, RIGHT, episode=2), episode=2)[0] == pytest.approx(0.32)
     msg = messages.joints_to_msg(joints(stamp_ns=time.time_ns()))
     msg.name = ["x", "y", "zet", "gripper"]
-    robot.joints.publish(msg)
-    graph.problem("safety_node", "unknown joint in joint_states 'z'; valid: gripper, x, y, zet")
+    show = lambda: robot.joints.publish(msg)  # noqa: E731
+    graph.problem("safety_node", "unknown joint in joint_states 'z'; valid: gripper, x, y, zet", telling=show)
 
 
 def test_only_the_nodes_that_are_named_begin_an_episode_and_move_the_arm(graph):

@@ -36,14 +36,11 @@ def test_what_is_executed_counts_by_the_word_of_the_safety_node_alone_and_verdic
     opens = ActionChunk(10**9, 1, "ee_delta", np.array([[0.0] * 6 + [-1.0]]), 0.1, 1, "base")
     words = "writer of safety/executed: from /test, expected /safety_node"
 
-    def named():
-        recording.publish(messages.chunk_to_msg(opens, "robot0"))  # again and again: best-effort messages get lost
-        graph.spin(0.2)
-        return words in graph.message("viewer_node")
-
-    graph.wait(named, what=words)
+    tell = lambda: recording.publish(messages.chunk_to_msg(opens, "robot0"))  # noqa: E731
+    graph.problem("viewer_node", words, telling=tell)
     assert int(graph.value("viewer_node", "refused from other writers: safety/executed")) >= 1
     another = graph.node.create_publisher(VerdictMsg, "verdict", qos.COMMAND)
     graph.matched(another)
-    another.publish(messages.verdict_to_msg(Verdict(10**9, 1, "memory", "confirmed", 0.9), "robot0"))
-    graph.problem("viewer_node", "writer of verdict: from /test, expected /memory_node")
+    verdict = messages.verdict_to_msg(Verdict(10**9, 1, "memory", "confirmed", 0.9), "robot0")
+    tell = lambda: another.publish(verdict)  # noqa: E731
+    graph.problem("viewer_node", "writer of verdict: from /test, expected /memory_node", telling=tell)
