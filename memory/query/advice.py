@@ -72,14 +72,15 @@ def advise(options: Sequence[Option], robot_place: np.ndarray | None, config: Ad
         text = f"No look is needed: it is at {known.label}."
         return Advice(False, text, route=route, chances=chances, labels=labels)
     value = _worth([options[j] for j in order], ways, order, config.worth_m)
-    option, away = options[order[0]], "" if robot_place is None else f", {float(ways[0, order[0]]):.1f} m away"
-    chance = f"{100 * chances[0]:.0f} % that it is there{away}"
+    away = "" if robot_place is None else f", {float(ways[0, order[0]]):.1f} m away"
+    option = options[order[0]]
+    where, finds = f"{option.label}{away}", f"a look there finds it with a chance of {100 * chances[0]:.0f} %"
     if value <= 0:
         lost = f"takes {-value:.1f} m of way more than it is worth" if value < 0 else "would add nothing"
-        text = f"Looking is not worth it: the best place, {option.label}, has {chance}; the search {lost}."
+        text = f"Looking is not worth it: the best place is {where}; {finds}; the search {lost}."
         return Advice(False, text, None, route, chances, labels)
     gain = f"the search is worth {value:.1f} m of way more than it takes"
-    text = f"Look at {option.label}: {chance}; {gain}."
+    text = f"Look at {where}: {finds}; {gain}."
     return Advice(True, text, option.place, route, chances, labels)
 
 

@@ -306,7 +306,7 @@ def test_the_search_that_is_advised_is_told_in_words_and_as_json(tmp_path, capsy
     memory.close()
     asked = ("query", "--store", tmp_path, "where is the green spoon", "--robot", "0.5", "4", "0")
     said = engram(capsys, *asked)[1].splitlines()
-    assert said[-2].startswith("Look at the sideboard: ")
+    assert said[-2].startswith("Look at the sideboard")
     stops = re.fullmatch(
         r"In this order: the sideboard \(0.50, 4.00, -?0.0\d\) (\d+) %, the table \(0.50, 0.00, -?0.0\d\) (\d+) %.",
         said[-1],

@@ -36,7 +36,8 @@ def test_a_look_is_worth_the_second_guess_when_the_first_is_wrong():
     assert worth_m(advice) == pytest.approx(0.4 * 0.5 * 20 - 3)
     assert advice.chances[0] == pytest.approx(0.6 / 1.1)
     assert advice.text == (
-        "Look at kitchen: 55 % that it is there, 3.0 m away; the search is worth 1.0 m of way more than it takes."
+        "Look at kitchen, 3.0 m away: a look there finds it with a chance of 55 %; the search is worth 1.0 m of way more "
+        "than it takes."
     )
     np.testing.assert_array_equal(advice.place, KITCHEN)
 
@@ -59,7 +60,7 @@ def test_too_far_is_not_worth_it_and_the_answer_says_so():
     """Gain 0.2 * 0.1 = 0.4 m, 3 m away."""
     advice = advise([Option(KITCHEN, "kitchen", 0.8), Option(HALL, "hall", 0.1)], ROBOT)
     assert not advice.look and worth_m(advice) == pytest.approx(0.4 - 3)
-    assert advice.text.startswith("Looking is not worth it: the best place, kitchen")
+    assert advice.text.startswith("Looking is not worth it: the best place is kitchen")
 
 
 def test_the_same_guess_is_worth_a_look_from_nearby():

@@ -82,7 +82,7 @@ def test_without_the_robots_place_no_distance_is_told(cups):
     watch(cups, [], 10 * SECOND)
     unknown = ask(cups, "where is the red cup", 40 * DAY).advice
     known = cups.query(parse("where is the red cup", 40 * DAY).refined(robot_place=np.array([3.4, 0.0, 0.0]))).advice
-    assert unknown.look and "m away" not in unknown.text and "% that it is there" in unknown.text
+    assert unknown.look and "m away" not in unknown.text and "finds it with a chance of" in unknown.text
     assert "3.0 m away" in known.text
 
 
