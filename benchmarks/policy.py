@@ -40,6 +40,8 @@ from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.sim.robots.kinematics import ModelKinematics
 
 MEMORY_SHARE_TARGET = 0.1
+EXECUTED = 4
+"""Control steps for which each policy executes an answer."""
 LIVED = 80
 """Control steps before the one that is timed: enough to fill the bank."""
 RESULTS = Path(__file__).resolve().parent / "results" / "policy.json"
@@ -161,13 +163,14 @@ def deciding(network: EngramVLAPolicy, chunks: bool = True) -> Callable[[], Any]
 def contenders() -> list[Contender]:
     """Return ours, LeRobot's ACT with the same horizon, and our network without what surrounds it."""
     inputs, outputs = features()
-    ours = EngramVLAPolicy(EngramVLAConfig(input_features=inputs, output_features=outputs, device="cpu"))
+    ours_config = EngramVLAConfig(input_features=inputs, output_features=outputs, device="cpu", n_action_steps=EXECUTED)
+    ours = EngramVLAPolicy(ours_config)
     act_config = ACTConfig(
         input_features=inputs,
         output_features=outputs,
         device="cpu",
         chunk_size=16,
-        n_action_steps=4,
+        n_action_steps=EXECUTED,
         pretrained_backbone_weights=None,
     )
     act = ACTPolicy(act_config)
@@ -214,7 +217,7 @@ def figures(found: list[Contender]) -> list[dict[str, Any]]:
         ("memory_share_of_a_control_step_both_asked_at_every_step", share_when_asked(ours, bank), MEMORY_SHARE_TARGET),
         (
             "memory_share_of_a_control_step_asked_at_every_step_beside_every_fourth",
-            share_when_asked(ours, bank, EngramVLAConfig.n_action_steps),
+            share_when_asked(ours, bank, EXECUTED),
             MEMORY_SHARE_TARGET,
         ),
     ]
@@ -233,9 +236,8 @@ def share_of_a_control_step(ours: Contender, bank: Contender, looking: Contender
     An answer costs more with memory, and the steps between two answers must be looked at and written; without memory
     they cost nothing.
     """
-    executed = EngramVLAConfig.n_action_steps
-    more = np.array(bank.seconds) - np.array(ours.seconds) + (executed - 1) * np.array(looking.seconds)
-    return more / executed / ControlConfig().control_dt_s
+    more = np.array(bank.seconds) - np.array(ours.seconds) + (EXECUTED - 1) * np.array(looking.seconds)
+    return more / EXECUTED / ControlConfig().control_dt_s
 
 
 def share_when_asked(ours: Contender, bank: Contender, every: int = 1) -> np.ndarray:

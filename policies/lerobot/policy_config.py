@@ -23,7 +23,7 @@ class PolicyConfig(PreTrainedConfig):
 
     chunk_size: int = 16
     """Actions per chunk (horizon h)."""
-    n_action_steps: int = 4
+    n_action_steps: int = 2
     """Rows of a chunk that are executed before the next observation is answered."""
     adaptive_m: float = 0.0
     """Default for how the policy replans: at every step, switching to the new chunk when the two differ by more than

@@ -106,7 +106,7 @@ class TrainConfig:
     """Time between checkpoints."""
     log_steps: int = 20
     """Steps between two entries in the log."""
-    n_action_steps: int = 4
+    n_action_steps: int = 2
     """Rows of a chunk that the policy executes."""
     image_size: int = 64
     """Side of the images that the network sees [px]."""

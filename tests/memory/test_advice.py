@@ -36,8 +36,8 @@ def test_a_look_is_worth_the_second_guess_when_the_first_is_wrong():
     assert worth_m(advice) == pytest.approx(0.4 * 0.5 * 20 - 3)
     assert advice.chances[0] == pytest.approx(0.6 / 1.1)
     assert advice.text == (
-        "Look at kitchen, 3.0 m away: a look there finds it with a chance of 55 %; the search is worth 1.0 m of way more "
-        "than it takes."
+        "Look at kitchen, 3.0 m away: a look there finds it with a chance of 55 %; the search is worth 1.0 m of way "
+        "more than it takes."
     )
     np.testing.assert_array_equal(advice.place, KITCHEN)
 

@@ -27,13 +27,14 @@ from engram.core.errors import (
     WeightsError,
 )
 from engram.core.lock import WriterLock
-from engram.policies import EngramVLAPolicy, make_engram_vla_pre_post_processors
+from engram.policies import EngramVLAConfig, EngramVLAPolicy, make_engram_vla_pre_post_processors
 from engram.policies.lerobot.processor_engram_vla import (
     DownsampleImages,
     downsample,
     embed_instructions,
     of_shrunk_images,
 )
+from engram.policies.opening import checkpoint_folder
 from engram.policies.training.frames import load_frames
 from engram.policies.training.processes import average_gradients, training_device
 from engram.policies.training.train import _on_purpose, main, policy_config, schedule
@@ -217,6 +218,11 @@ def test_of_several_who_want_a_dataset_decoded_one_does_it(dataset, tmp_path, mo
 def test_resuming_nothing_is_an_error(dataset, tmp_path):
     with pytest.raises(WeightsError, match="no checkpoint"):
         main(config(dataset, tmp_path / "none", resume=True))
+
+
+def test_without_options_a_policy_replans_as_often_as_the_shipped_one_does():
+    shipped = json.loads((checkpoint_folder("base") / "config.json").read_text())["n_action_steps"]
+    assert TrainConfig(dataset="x").n_action_steps == EngramVLAConfig().n_action_steps == shipped
 
 
 @pytest.mark.parametrize(
