@@ -327,6 +327,16 @@ def prove_memory_practice(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("memory_practice", config)
 
 
+def prove_new_task(config: ProveConfig) -> list[Figure]:
+    """A policy that is taught a task by ten demonstrations and practises it."""
+    return _benchmark_figures("new_task", config)
+
+
+def prove_continual(config: ProveConfig) -> list[Figure]:
+    """A policy that practises three tasks one after the other: what it keeps of all of its tasks."""
+    return _benchmark_figures("continual", config)
+
+
 def prove_learner_speed(config: ProveConfig) -> list[Figure]:
     """Speed and size of replay and updates, beside LeRobot's."""
     return _benchmark_figures("learner", config, keeps=False)
@@ -429,7 +439,8 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "faults": (prove_faults,),
     "learner": (
         *(prove_verdicts, prove_classifier, prove_twin, prove_improvement, prove_critics, prove_corrections),
-        *(prove_helped, prove_memory_practice, prove_robot_corrections, prove_learning_demo, prove_learner_speed),
+        *(prove_helped, prove_memory_practice, prove_new_task, prove_continual, prove_robot_corrections),
+        *(prove_learning_demo, prove_learner_speed),
     ),
     "gate": (
         *(prove_gate, prove_gate_peers, prove_gate_policies, prove_identification, prove_worst_case),

@@ -311,6 +311,39 @@ def helped(results: Results) -> list[str]:
     ]
 
 
+def new_task(results: Results) -> list[str]:
+    """What demonstrations and practice teach a policy of tasks that it never saw."""
+    result = results["new_task"]
+    config, found = result.content["config"], result.figures
+    tasks, rows = config["tasks"], []
+    few, practised = config["demonstrations"][0], (config["episodes"] // 2, config["episodes"])
+    stages = {"before": "never shown"}
+    stages |= {f"of_{count}": f"trained on {count} demonstrations" for count in config["demonstrations"]}
+    lit = f"of_{few}_in_varied_light"
+    stages |= {lit: f"trained on {few}, their light varied"}
+    stages |= {f"{name}_dim": f"{stages[name]}; in dim light" for name in (f"of_{few}", lit)}
+    for arm in config["arms"]:
+        words = "of practice" if arm == "alone" else "of practice that is helped"
+        stages |= {f"{arm}_after_{at}": f"on {few} demonstrations, then {at} episodes {words}" for at in practised}
+    for name, words in stages.items():
+        rates = [found[f"new_task_{task}_{name}"] for task in tasks]
+        rows.append([words, *map(percent, rates), next(filter(None, map(target, rates)), "")])
+    n = found[f"new_task_{tasks[0]}_before"]["n"]
+    false = [row for name, row in found.items() if name.endswith("_false_successes")]
+    wrong, told = (sum(row["value"] * row["n"] for row in false), sum(row["n"] for row in false))
+    return [
+        f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
+        "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
+        "mark that lies between it and the robot. Practice imitates noisy successes. An expert that helps knows the "
+        "simulator's state (oracle) and drives a tenth of the control steps at most. The memory judges the practice: "
+        f"{wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
+        "which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
+        f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
+        "",
+        *table(("policy", *(f"`{task}`" for task in tasks), "target"), rows),
+    ]
+
+
 def _false_successes(result: ResultFile) -> str:
     false = result.figure("improvement_false_successes_learnt_from")
     return f"Of what was learnt from, {percent(false)} was no success (n {false.get('n', '–')})."

@@ -73,6 +73,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practice of several tasks": (learning.continual, ("continual",)),
         "Practice of a policy with memory": (learning.memory_practice, ("memory_practice",)),
         "Practice that is helped": (learning.helped, ("helped",)),
+        "A new task": (learning.new_task, ("new_task",)),
         "A demo that learns": (learning.demo, ("learning_demo",)),
         "A robot that learns behind the gate": (learning.promise, ("promise",)),
         "The gate's test": (learning.gate, ("gate",)),

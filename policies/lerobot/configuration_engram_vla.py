@@ -42,7 +42,7 @@ class EngramVLAConfig(PolicyConfig):
     random_shift: int = 1
     """Training only: images are shifted by up to this many pixels of ``image_size``."""
     brightness_jitter: float = 0.1
-    """Training only: images are scaled by 1 +- this (after normalisation)."""
+    """Training only: the light in which each image was taken is made brighter or darker by up to this share."""
     conv_channels: tuple[int, ...] = (16, 32, 64, 128)
     """Channels of the four convolutions of a camera."""
     keypoints: int = 32

@@ -7,7 +7,7 @@ from engram.core.errors import InvalidInputError
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.vla.flow import integrate
 from engram.policies.vla.layers import spatial_softmax
-from engram.policies.vla.network import random_shift
+from engram.policies.vla.network import BLACK, random_shift
 
 from .tiny import tiny_batch, tiny_config, tiny_policy
 
@@ -186,6 +186,19 @@ def test_random_shift_moves_whole_pixels_and_repeats_the_border():
         assert torch.equal(one, image[0, 0][rows][:, columns])
         moves.append((dy, dx))
     assert len(set(moves)) > 3
+
+
+def test_training_shows_other_light_which_darkens_all_of_a_picture():
+    """Scaled about its mean, as it once was, a picture changes in contrast alone: no lamp does that."""
+    network = tiny_policy(random_shift=0, brightness_jitter=0.2).model.train()
+    picture = torch.randn(1, 3, 8, 8).expand(64, 3, 8, 8)
+    torch.manual_seed(0)
+    lit = network._augment(picture)
+    brighter = (lit - BLACK) / (picture - BLACK)
+    torch.testing.assert_close(brighter, brighter[:, :1, :1, :1].expand_as(brighter))
+    assert 0.8 <= brighter.min() < 0.85 and 1.15 < brighter.max() <= 1.2
+    assert (lit.mean((1, 2, 3)) - picture[0].mean()).abs().max() > 0.5
+    assert network.eval()._augment(picture) is picture
 
 
 def test_wrong_configurations_are_named():
