@@ -56,7 +56,7 @@ class ImproveConfig:
     """What is practised."""
     on: str = "turned"
     """The twin's gap to the tabletop that the policy knows: none, turned, turned_scaled, wrist_moved, front_moved,
-    mounted, knocked, worn, late, careful, or a .json file of engram identify."""
+    mounted, knocked, worn, late, sluggish, dim, careful, or a .json file of engram identify."""
     policy: str = "base"
     """Where learning begins."""
     episodes: int = 100

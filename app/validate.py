@@ -45,8 +45,9 @@ class ValidateConfig:
     --learner all that the learner was taught since."""
     on: str = ""
     """The gap that the robot has to the tabletop, where one is known, as of engram improve: none, turned,
-    turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, careful, or a .json file of engram identify.
-    Every scene deviates a little from it. Empty: with --learner what its gate takes the robot for, else none."""
+    turned_scaled, wrist_moved, front_moved, mounted, knocked, worn, late, sluggish, dim, careful, or a .json file of
+    engram identify. Every scene deviates a little from it. Empty: with --learner what its gate takes the robot for,
+    else none."""
     margin: float = 0.1
     """A success rate that is lower by so much is worse."""
     false_promotion: float = 0.01

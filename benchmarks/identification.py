@@ -2,7 +2,7 @@
 
     python -m engram.benchmarks.identification [--quick]
 
-Robots whose gaps are known work with ``base``, and ``engram identify`` looks at what they recorded: ten that have
+Robots whose gaps are known work with ``base``, and ``engram identify`` looks at what they recorded: twelve that have
 names, six drawn from a seed, and the twin. On the twin, twenty policies of mixed quality are tried: on itself,
 in the gate's simulation as it is, and in the gate's simulation with the gap that was found. Success there should rank
 the policies as success on the twin does. All of it is simulation to simulation. What is finished is kept in ``work``.
@@ -101,6 +101,9 @@ def robots() -> dict[str, Gap]:
             mounted_deg=float(rng.uniform(2, 6)) if turned else 0.0,
             latency_steps=int(rng.integers(3)),
             dropped=float(rng.uniform(0.0, 0.2)),
+            damping=float(rng.uniform(0.6, 3.0)),
+            brightness=float(rng.uniform(0.6, 1.2)),
+            camera_noise=float(rng.uniform(0.0, 0.04)),
         )
     found[TWIN] = Gap(
         yaw_deg=-10.0,
@@ -111,6 +114,9 @@ def robots() -> dict[str, Gap]:
         mass=1.3,
         latency_steps=1,
         dropped=0.1,
+        damping=1.5,
+        brightness=0.9,
+        camera_noise=0.01,
     )
     return found
 
@@ -159,6 +165,9 @@ def off(true: Gap, found: Gap) -> dict[str, float]:
         "mounted_deg": abs(true.mounted_deg - found.mounted_deg),
         "latency_steps": float(abs(true.latency_steps - found.latency_steps)),
         "dropped": abs(true.dropped - found.dropped),
+        "damping": abs(true.damping - found.damping),
+        "brightness": abs(true.brightness - found.brightness),
+        "camera_noise": abs(true.camera_noise - found.camera_noise),
     }
 
 

@@ -566,6 +566,9 @@ IDENTIFIED = {
     "wrist_m": "wrist camera, m",
     "mounted_deg": "turn of the robot on its place, deg",
     "dropped": "share of lost pictures",
+    "damping": "damping of the arm",
+    "brightness": "brightness of the lamps",
+    "camera_noise": "noise of pixels, of 1",
 }
 
 
@@ -574,7 +577,8 @@ def identification(results: Results) -> list[str]:
     result, rows = results["identification"], []
     for name, words in IDENTIFIED.items():
         median, most = (result.figure(f"identification_{name}_{what}_error") for what in ("median", "largest"))
-        rows.append([words, number(median), number(most), target(most)])
+        if most:  # measured since
+            rows.append([words, number(median), number(most), target(most)])
     before, after = (result.figure(f"rank_correlation_{when}") for when in ("before", "after"))
     robots = result.figure("identification_gain_largest_error")["n"]
     episodes = result.content["policies"][0]["twin"]["n"]

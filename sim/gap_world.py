@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 
 import mujoco
@@ -26,7 +27,10 @@ MOTIONS = ("yaw_deg", "gain", "deadband", "limits")
 
 
 class GapWorld(MujocoWorld):
-    """A tabletop with a gap in cameras, friction, mass and delays; see :func:`gap_pipeline` for its motions."""
+    """A tabletop with a gap in cameras, light, friction, masses, damping and delays.
+
+    See :func:`gap_pipeline` for its motions.
+    """
 
     def __init__(self, gap: Gap, config: WorldConfig | None = None, robot: RobotConfig | str = PANDA_2F85) -> None:
         super().__init__(config, robot)
@@ -34,10 +38,10 @@ class GapWorld(MujocoWorld):
         self._late: list[JointCommand] = []
         self._seen: dict[str, CameraFrame] = {}  # of the last step whose pictures came
         self._seed = 0
-        self._drops = np.random.default_rng(0)
+        self._drops, self._noise = _draws(self._seed)
 
     def reset(self, task: str, seed: int, instruction: str = "") -> Observation:
-        """Arrange ``task`` from ``seed``, which also says which pictures do not come."""
+        """Arrange ``task`` from ``seed``, which also draws the pictures' noise and says which of them do not come."""
         self._seed = seed
         return super().reset(task, seed, instruction)
 
@@ -45,14 +49,22 @@ class GapWorld(MujocoWorld):
         """Begin an episode with ``scene`` as it is here."""
         super().load(scene)
         self._late, self._seen = [], {}
-        self._drops = np.random.default_rng(self._seed)
+        self._drops, self._noise = _draws(self._seed)
         self.deviate()
 
     def deviate(self) -> None:
-        """Make robot, cameras and things of the loaded scene those of ``gap``, whatever they were made before."""
+        """Make robot, lamps, cameras and things of the loaded scene those of ``gap``, whatever they were before."""
         assert self.scene is not None
-        model, gap, base = self.model, self.gap, self._base
         pristine = compiled_scene(self.scene, self.config.profile, self.config.timestep_s, self.robot)
+        self._deviate_bodies(pristine)
+        self._deviate_joints(pristine)
+        self._deviate_lamps(pristine)
+        self._deviate_cameras(pristine)
+        mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
+
+    def _deviate_bodies(self, pristine: mujoco.MjModel) -> None:
+        """Set the friction and the masses of things, and how the robot stands."""
+        model, gap, base = self.model, self.gap, self._base
         model.geom_friction[:] = pristine.geom_friction
         model.geom_friction[:, 0] *= gap.friction
         for body in range(model.nbody):
@@ -62,7 +74,25 @@ class GapWorld(MujocoWorld):
                 model.body_inertia[body] = pristine.body_inertia[body] * gap.mass
         stands = Pose(np.zeros(3), pristine.body_quat[base])
         model.body_quat[base] = (self._mount * rotation(stands)).as_quat(scalar_first=True)
-        mujoco.mj_setConst(model, mujoco.MjData(model))
+
+    def _deviate_joints(self, pristine: mujoco.MjModel) -> None:
+        """Set the damping of the arm: of its joints, and that which its servos add."""
+        arm = slice(len(self.robot.arm_joints))
+        joints, servos = self._dof[arm], self._ctrl[arm]
+        self.model.dof_damping[joints] = pristine.dof_damping[joints] * self.gap.damping
+        self.model.actuator_biasprm[servos, 2] = pristine.actuator_biasprm[servos, 2] * self.gap.damping
+
+    def _deviate_lamps(self, pristine: mujoco.MjModel) -> None:
+        """Set the brightness of every lamp, and of the light from the camera."""
+        for kind in ("ambient", "diffuse", "specular"):
+            lamps, shone = getattr(self.model, f"light_{kind}"), getattr(pristine, f"light_{kind}")
+            lamps[:] = shone * self.gap.brightness
+            head, lit = getattr(self.model.vis.headlight, kind), getattr(pristine.vis.headlight, kind)
+            head[:] = lit * self.gap.brightness
+
+    def _deviate_cameras(self, pristine: mujoco.MjModel) -> None:
+        """Set where the cameras are."""
+        model, gap = self.model, self.gap
         front, wrist = model.camera("front").id, model.camera("wrist").id
         turn = Rotation.from_euler("z", gap.front_yaw_deg, degrees=True)
         old = Rotation.from_quat(pristine.cam_quat[front], scalar_first=True)
@@ -104,8 +134,23 @@ class GapWorld(MujocoWorld):
         if self._seen and self._drops.random() < self.gap.dropped:
             old = {name: replace(seen, stamp_ns=observation.stamp_ns) for name, seen in self._seen.items()}
             return replace(observation, cameras=old)
+        if self.gap.camera_noise:
+            noisy = {name: replace(seen, color=self._noisy(seen.color)) for name, seen in observation.cameras.items()}
+            observation = replace(observation, cameras=noisy)
         self._seen = dict(observation.cameras)
         return observation
+
+    def _noisy(self, color: np.ndarray) -> np.ndarray:
+        """Return the picture ``color`` (H, W, 3) uint8 with noise of its own."""
+        noise = self._noise.standard_normal(color.shape, np.float32)
+        seen = np.rint(color + 255.0 * self.gap.camera_noise * noise).clip(0, 255).astype(np.uint8)
+        seen.flags.writeable = False  # as of a picture that was rendered
+        return seen
+
+
+def _draws(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """Return what says which pictures of the episode ``seed`` do not come, and what draws the noise of the others."""
+    return np.random.default_rng(seed), np.random.default_rng([zlib.crc32(b"noise"), seed])
 
 
 class MiscalibratedController(EndEffectorController):

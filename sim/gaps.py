@@ -1,4 +1,4 @@
-"""How a robot can differ from the simulated tabletop: its calibration, its cameras, friction, delays and limits.
+"""How a robot can differ from the simulated tabletop: calibration, cameras, light, friction, damping, delays, limits.
 
 A policy that was trained on the nominal tabletop fails there more often, as it does on hardware. Nothing tells it what
 differs.
@@ -47,6 +47,13 @@ class Gap:
     """Share of the control steps whose pictures do not come: those of the step before are seen again."""
     limits: float = 1.0
     """Share of the robot's speed, acceleration and jerk limits that its safety filter allows."""
+    damping: float = 1.0
+    """Damping of the arm's joints and their servos, of the nominal one: how long the arm trails where it is told to be.
+    The nominal Panda's trails by 0.02 s."""
+    brightness: float = 1.0
+    """Brightness of all lamps, of the nominal one."""
+    camera_noise: float = 0.0
+    """Standard deviation of the noise of each colour of each pixel; 1 = from black to white."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -69,6 +76,9 @@ _RANGES = {
     "latency_steps": (0, 1000),
     "dropped": (0.0, 1.0),
     "limits": (0.001, 1.0),
+    "damping": (0.01, 100.0),
+    "brightness": (0.0, 100.0),
+    "camera_noise": (0.0, 1.0),
 }
 """Least and most of what has to be in a range."""
 
@@ -85,6 +95,8 @@ GAPS: dict[str, Gap] = {
     "knocked": Gap(mounted_deg=-10.0),
     "worn": Gap(deadband=0.12, friction=0.5, mass=2.0),
     "late": Gap(latency_steps=2, dropped=0.2),
+    "sluggish": Gap(damping=10.0),
+    "dim": Gap(brightness=0.85, camera_noise=0.05),
     "careful": Gap(limits=0.3),
 }
 """Name -> gap. A robot's parameter file begins with limits as in ``careful``."""
@@ -139,14 +151,18 @@ DEVIATIONS: dict[str, tuple[float, float]] = {
     "mass times": (0.7, 1.5),
     "one step late": (-2.0, 1.0),  # from 0 on it is: a quarter of all
     "pictures dropped": (0.0, 0.1),
+    "damping times": (0.7, 1.5),
+    "brightness times": (0.95, 1.05),
+    "camera noise": (0.0, 0.02),
 }
 """What remains of a robot that was set up with care: how far it deviates from its gap, from least to most."""
 
 
 def deviated(gap: Gap, place: Sequence[float]) -> Gap:
-    """Return ``gap`` with the deviations at ``place`` (12,), 0 the least and 1 the most, in the order of
+    """Return ``gap`` with the deviations at ``place`` (15,), 0 the least and 1 the most, in the order of
     ``DEVIATIONS``; a value ends at what a gap may have."""
-    yaw, gain, deadband, *aside, front, wrist, friction, mass, late, dropped = deviations(place).values()
+    yaw, gain, deadband, *others = deviations(place).values()
+    *aside, front, wrist, friction, mass, late, dropped, damping, brightness, noise = others
     front_m = np.add(gap.front_m, aside)
     return replace(
         gap,
@@ -160,6 +176,9 @@ def deviated(gap: Gap, place: Sequence[float]) -> Gap:
         mass=_within("mass", gap.mass * mass),
         latency_steps=_within("latency_steps", gap.latency_steps + int(late >= 0.0)),
         dropped=_within("dropped", gap.dropped + dropped),
+        damping=_within("damping", gap.damping * damping),
+        brightness=_within("brightness", gap.brightness * brightness),
+        camera_noise=_within("camera_noise", gap.camera_noise + noise),
     )
 
 
@@ -169,7 +188,7 @@ def _within[Number: (int, float)](name: str, value: Number) -> Number:
 
 
 def deviations(place: Sequence[float]) -> dict[str, float]:
-    """Return what ``place`` (12,) means, by the names of ``DEVIATIONS``.
+    """Return what ``place`` (15,) means, by the names of ``DEVIATIONS``.
 
     Raises:
         InvalidInputError: it is no place.
@@ -185,5 +204,5 @@ def varied(gap: Gap, seed: int) -> Gap:
 
 
 def drawn_place(seed: int) -> tuple[float, ...]:
-    """Return the place (12,) whose deviations ``seed`` stands for."""
+    """Return the place (15,) whose deviations ``seed`` stands for."""
     return tuple(np.random.default_rng([zlib.crc32(b"gap"), seed]).random(len(DEVIATIONS)).tolist())

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import mujoco
 import numpy as np
 
+from engram.core.geometry import rotation
 from engram.core.robot import PANDA_2F85, RobotConfig
+from engram.core.types import CameraFrame
 from engram.sim.gap_world import GapWorld, MiscalibratedController
 from engram.sim.gaps import Gap
 from engram.sim.scene import SceneConfig
@@ -16,6 +18,8 @@ from engram.sim.world import WorldConfig
 _CLOSING = 4
 """Times that the fingers' linkage is simulated for ``_CLOSING_STEPS``, with the arm put back each time."""
 _CLOSING_STEPS = 20
+ABOVE_M, FAR_M = 0.01, 3.0
+"""What is higher above the table than the one, and no farther from the camera than the other, is the robot."""
 ARM = slice(8, None)
 """Of the policy's state: the positions of the arm's joints; the gripper's fraction is at 7."""
 
@@ -56,6 +60,11 @@ class Replica(GapWorld):
         self.data.qpos[:] = joints
         return {name: seen.color for name, seen in self.observe(depth=False).cameras.items()}
 
+    def shape(self, joints: np.ndarray) -> dict[str, np.ndarray]:
+        """Put all ``joints`` (q,) where they are told; return where in the pictures the robot is, (H, W) bool each."""
+        self.data.qpos[:] = joints
+        return {name: _above_table(seen) for name, seen in self.observe(depth=True).cameras.items()}
+
     def replay(self, state: np.ndarray, actions: Sequence[np.ndarray]) -> np.ndarray:
         """Do ``actions``, n of (7,), from ``state`` on; return where the tool was before each, (n, 3) m."""
         self._late.clear()
@@ -67,3 +76,12 @@ class Replica(GapWorld):
             went.append(self.kinematics.forward(joints.positions[:-1]).position)
             self.advance(self.controller.command(action, joints))
         return np.array(went)
+
+
+def _above_table(seen: CameraFrame) -> np.ndarray:
+    """Return where ``seen``, with its depth, shows something that stands on the table (H, W) bool."""
+    assert seen.depth is not None
+    v, u = np.indices(seen.depth.shape)
+    up = rotation(seen.pose).as_matrix()[2] @ np.linalg.inv(seen.intrinsics)  # (3,) of a pixel (u, v, 1)
+    height = seen.pose.position[2] + seen.depth * (up[0] * u + up[1] * v + up[2])
+    return np.asarray((height > ABOVE_M) & (seen.depth < FAR_M))

@@ -1,8 +1,9 @@
 """Which gap has a robot to the simulation? Its own record says (system identification).
 
-Three things are compared with a simulated robot at an empty table: where the tool went after each action (calibration
-and latency of the motions), how the arm looks in the pictures (where the cameras are), and how often a picture did not
-come. Friction and masses of the things cannot be told from this; they stay as they were.
+Two things are compared with a simulated robot at an empty table: where the tool went after each action (calibration,
+latency and damping of the motions), and how the arm looks in the pictures (where the cameras are, how bright it is).
+Pictures alone tell how often one did not come, and, where nothing moves between two, how noisy they are. Friction and
+masses of the things cannot be told from this; they stay as they were.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
+from scipy.stats import t as student
 
 from engram.core.durable import write_atomic
 from engram.core.errors import InvalidInputError
@@ -26,7 +28,8 @@ from engram.core.statistics import wilson
 from engram.core.types import EE_ACTION_DIM, Transition
 from engram.sim.gaps import Gap
 from engram.sim.replica import Replica
-from engram.validation.picture_fit import Shot, fit_cameras
+from engram.validation.picture_fit import Shot, fit_pictures
+from engram.validation.picture_noise import noise_between
 from engram.validation.robust_fit import Fit, rms, robust_fit
 
 LATENCIES = range(6)
@@ -37,12 +40,17 @@ USUAL_M = 0.0003
 """A usual error of that way [m]; contacts make larger ones, which count little."""
 COARSE_M = 0.003
 """The same while the calibration is still far off."""
-MOTIONS = {"yaw_deg": 0.5, "gain": 0.01, "deadband": 0.003}
+MOTIONS = {"yaw_deg": 0.5, "gain": 0.01, "deadband": 0.003, "damping": 0.05}
 """What motions tell, and a change of each that is small."""
-LEAST, MOST = (-180.0, 0.05, 0.0), (180.0, 20.0, 0.9)
+WIDE = 4.0
+"""Derivatives are taken over so many small changes until the best values are near. Contacts and motions near the
+deadband make them rough, and over less the search ends too early."""
+LEAST, MOST = (-180.0, 0.05, 0.0, 0.2), (180.0, 20.0, 0.9, 50.0)
 """Bounds of the same."""
 MOVING_RAD = 0.005
 """An arm moves in a control step in which a joint turns by more than this: then no two pictures are alike."""
+PAIRS = 8
+"""Two pictures in a row of each episode that are compared to tell the noise, about."""
 FEWEST = 4
 """Episodes that are needed."""
 ABOUT_BASE_M = 0.01
@@ -144,16 +152,22 @@ def identify(
     untold = {name: "nothing in the record depends on it enough" for name in ("friction", "mass")}
     untold["limits"] = "the record has what the limits let through"
     shots = _shots(episodes, config)
+    why_not = "" if shots else "the record has no pictures of a moving arm"
     if shots:
-        fitted = fit_cameras(shots, robot)
-        errors["pictures"] = (fitted.fit.before, fitted.fit.after)
-        if fitted.why_not:
-            untold["cameras"] = fitted.why_not
-        else:
+        fitted = fit_pictures(shots, robot)
+        errors["pictures"], why_not = (fitted.fit.before, fitted.fit.after), fitted.why_not
+        if not why_not:
             gap, found = _with_cameras(gap, fitted.fit, fitted.front_m)
             estimates |= found
+            estimates["brightness"] = _estimate(fitted.brightness, 0)
+            gap = replace(gap, brightness=estimates["brightness"].value)
+    if why_not:
+        untold |= dict.fromkeys(("cameras", "brightness"), why_not)
+    noise = _noise(runs, robot)
+    if noise is not None:
+        gap, estimates["camera_noise"] = replace(gap, camera_noise=noise.value), noise
     else:
-        untold["cameras"] = "the record has no pictures of a moving arm"
+        untold["camera_noise"] = "the record has no two pictures in a row of a camera that stands still"
     dropped = _dropped(runs)
     if dropped is not None:
         gap, estimates["dropped"] = replace(gap, dropped=dropped.value), dropped
@@ -189,14 +203,15 @@ def _fit_motions(runs: Sequence[Sequence[Transition]], gap: Gap, robot: RobotCon
             for run, done, there in zip(runs[:count], actions, went, strict=False)
         ]
 
-    def fit(latency: int, count: int, start: np.ndarray, usual_m: float, evaluations: int) -> Fit:
-        residuals = partial(errors, latency, count)
-        return robust_fit(residuals, start, tuple(MOTIONS.values()), usual_m, (LEAST, MOST), evaluations)
+    def fit(latency: int, count: int, start: np.ndarray, usual_m: float, evaluations: int, wide: float = WIDE) -> Fit:
+        residuals, steps = partial(errors, latency, count), wide * np.array(list(MOTIONS.values()))
+        return robust_fit(residuals, start, steps.tolist(), usual_m, (LEAST, MOST), evaluations)
 
     start = np.array([getattr(gap, name) for name in MOTIONS], float)
-    tried = {latency: fit(latency, FEWEST, start, COARSE_M, 5) for latency in LATENCIES}
+    tried = {latency: fit(latency, FEWEST, start, COARSE_M, 10) for latency in LATENCIES}
     best = min(tried, key=lambda latency: tried[latency].cost)
-    found = fit(best, len(runs), tried[best].values, USUAL_M, 12)
+    near = fit(best, len(runs), tried[best].values, USUAL_M, 12)
+    found = fit(best, len(runs), near.values, USUAL_M, 12, 1.0)
     return best, replace(found, before=rms(errors(gap.latency_steps, len(runs), start)))
 
 
@@ -261,3 +276,24 @@ def _dropped(runs: Sequence[Sequence[Transition]]) -> Estimate | None:
         return None
     rate = wilson(pairs.count(False), len(pairs))
     return Estimate(rate.rate, rate.low, rate.high)
+
+
+def _noise(runs: Sequence[Sequence[Transition]], robot: RobotConfig) -> Estimate | None:
+    """Return the noise in the pictures of cameras that stand still; None: there are no two such pictures in a row."""
+    fixed, found = [camera.name for camera in robot.cameras if camera.fixed], list[float]()
+    for run in runs:
+        pairs = [
+            (a.images[name], b.images[name])
+            for a, b in itertools.pairwise(run)
+            for name in fixed
+            if name in a.images and name in b.images and name not in a.source.covered_cameras + b.source.covered_cameras
+        ]
+        came = [(a, b) for a, b in pairs if not np.array_equal(a, b)]
+        if came:
+            found.append(float(np.median([noise_between(a, b) for a, b in came[:: max(1, len(came) // PAIRS)]])))
+    if not found:
+        return None
+    value, half = float(np.mean(found)), math.inf
+    if len(found) > 1:
+        half = float(student.ppf(0.975, len(found) - 1) * np.std(found, ddof=1) / math.sqrt(len(found)))
+    return Estimate(value, value - half, value + half)

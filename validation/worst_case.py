@@ -48,7 +48,7 @@ class WorstCase:
     on: str
     """The gap from which robots deviate."""
     place: tuple[float, ...]
-    """(12,) 0..1, as :func:`engram.sim.gaps.deviated` takes it."""
+    """(15,) 0..1, as :func:`engram.sim.gaps.deviated` takes it."""
     found_by: str
     """sha256 of the policy's weights."""
     successes: int

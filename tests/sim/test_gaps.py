@@ -1,5 +1,6 @@
 """Every gap changes what it says, and only that; without one the twin is the tabletop."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -11,6 +12,8 @@ from engram.core.geometry import rotation
 from engram.core.types import JointCommand
 from engram.sim.gap_world import LIMITS, GapWorld, gap_pipeline
 from engram.sim.gaps import DEVIATIONS, GAPS, Gap, deviated, get_gap
+from engram.sim.robots.panda import SERVO_LAG_S, SERVO_STIFFNESS
+from engram.sim.scene import SceneConfig, compiled_scene
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.sim.worlds import make_mujoco_world, make_world
 
@@ -51,6 +54,115 @@ def test_a_careful_robot_keeps_to_its_share_of_the_limits():
 def test_late_commands_are_executed_later():
     way = [moved(Gap(latency_steps=2), steps=steps)[0] for steps in (1, 2, 3)]
     assert max(map(abs, way[:2])) < 1e-3 < 10e-3 < way[2]  # the first command is the third step's
+
+
+def turning(gap, steps=8, rate=0.5):
+    """Return targets and positions (steps, 2) of the first joint [rad], which is told to turn at ``rate`` [rad/s]."""
+    world = GapWorld(gap, BLIND)
+    target, way = world.reset("reach", 0).joints.positions, []
+    for _ in range(steps):
+        target = target + np.eye(len(target))[0] * 0.1 * rate
+        joints = world.step(JointCommand(0, world.robot.joint_names, target, 0.1)).joints
+        way.append((target[0], joints.positions[0]))
+    return np.array(way)
+
+
+@pytest.mark.parametrize("damping", [0.5, 3.0, 10.0])
+def test_the_arm_trails_its_targets_by_the_damping_of_its_joints_and_servos(damping):
+    """A servo that pulls with the stiffness k and is damped by c trails a target of the speed v by v c / k."""
+    nominal, damped = (turning(Gap(damping=times), steps=25)[-1] for times in (1.0, damping))
+    lag_s = SERVO_LAG_S + 1.0 / SERVO_STIFFNESS[0]  # the joint's own damping is 1 N m s/rad
+    assert nominal[1] - damped[1] == pytest.approx(0.5 * (damping - 1.0) * lag_s, abs=1e-4)
+
+
+def test_a_damped_arm_moves_less_at_first_and_comes_to_the_same_place():
+    nominal, damped = turning(Gap(), 3), turning(Gap(damping=5.0), 3)
+    assert 0.1 * nominal[0, 1] < damped[0, 1] < 0.8 * nominal[0, 1]
+    assert (nominal[:, 1] - damped[:, 1] > 0.01).all()
+    for gap in (Gap(), Gap(damping=5.0)):
+        world = GapWorld(gap, BLIND)
+        goal = world.reset("reach", 0).joints.positions + np.append([0.1] * 7, 0.0)
+        for _ in range(15):
+            joints = world.step(JointCommand(0, world.robot.joint_names, goal, 0.1)).joints
+        np.testing.assert_allclose(joints.positions, goal, atol=2e-3)
+
+
+def test_pictures_are_as_bright_as_the_lamps():
+    seen = {}
+    for brightness in (0.5, 1.0, 1.3):
+        world = GapWorld(Gap(brightness=brightness), WorldConfig(depth=True))
+        seen[brightness] = world.reset("pick_place", 0)
+        world.close()
+    for name in ("front", "wrist"):
+        dim, usual, bright = (one.camera(name).color.astype(float) for one in seen.values())
+        lit = usual < 250  # the others are as bright as a picture can be
+        np.testing.assert_allclose(dim[lit], 0.5 * usual[lit], atol=2.0)
+        np.testing.assert_allclose(bright[lit], np.minimum(1.3 * usual, 255.0)[lit], atol=2.0)
+        np.testing.assert_array_equal(seen[0.5].camera(name).depth, seen[1.0].camera(name).depth)
+
+
+def test_noise_is_that_of_the_episodes_seed_in_every_colour_picture():
+    clean, noisy = GapWorld(Gap(), WorldConfig(depth=True)), GapWorld(Gap(camera_noise=0.04), WorldConfig(depth=True))
+    first, here = clean.reset("reach", 3), noisy.reset("reach", 3)
+    home = JointCommand(0, clean.robot.joint_names, here.joints.positions, 0.1)
+    second = noisy.step(home)
+    noisy.reset("reach", 4)
+    other, again = noisy.observe(), noisy.reset("reach", 3)
+    repeated = noisy.step(home)
+    for name in ("front", "wrist"):
+        pure, one, two = (each.camera(name).color for each in (first, here, second))
+        middle = (pure > 60) & (pure < 190)
+        assert np.std(one[middle] - pure[middle].astype(float)) == pytest.approx(0.04 * 255, rel=0.05), name
+        assert not np.array_equal(one, two) and not np.array_equal(one, other.camera(name).color)
+        np.testing.assert_array_equal(one, again.camera(name).color)  # to the bit
+        np.testing.assert_array_equal(two, repeated.camera(name).color)
+        np.testing.assert_array_equal(first.camera(name).depth, here.camera(name).depth)
+    assert not np.array_equal(here.camera("front").color, here.camera("wrist").color)
+    for world in (clean, noisy):
+        world.close()
+
+
+def test_pictures_that_do_not_come_are_those_of_before_with_their_noise():
+    world = GapWorld(Gap(dropped=0.5, camera_noise=0.05))
+    seen = [world.reset("reach", 0)]
+    home = JointCommand(0, world.robot.joint_names, seen[0].joints.positions, 0.1)
+    seen += [world.step(home) for _ in range(20)]
+    world.close()
+    same = {
+        name: [np.array_equal(a.camera(name).color, b.camera(name).color) for a, b in pairwise(seen)]
+        for name in ("front", "wrist")
+    }
+    assert same["front"] == same["wrist"] and 4 <= sum(same["front"]) <= 16  # an arm at rest: only noise is new
+
+
+def test_a_world_that_loses_its_gap_is_the_tabletop_again():
+    everything = Gap(
+        front_m=(0.01, 0.0, 0.0), wrist_m=(0.0, 0.01, 0.0), front_yaw_deg=2.0, friction=0.5, mass=2.0, mounted_deg=4.0,
+        damping=3.0, brightness=0.5, camera_noise=0.1,
+    )  # fmt: skip
+    world = GapWorld(everything)
+    world.load(SceneConfig(cubes=("cube",)))
+    differs = deviating(world)
+    assert {"dof_damping", "actuator_biasprm", "light_diffuse", "geom_friction", "cam_pos", "body_quat"} < differs
+    assert {"headlight.ambient", "headlight.diffuse"} < differs
+    world.gap = replace(everything, damping=0.8, brightness=1.4)
+    world.deviate()
+    assert deviating(world) == differs
+    world.gap = Gap()
+    world.deviate()
+    assert deviating(world) == set()
+    world.close()
+
+
+def deviating(world):
+    """Return the names of what in the loaded model is not as in the nominal scene."""
+    model, pristine = world.model, compiled_scene(world.scene, world.config.profile, robot=world.robot)
+    arrays = {name for name in dir(pristine) if isinstance(getattr(pristine, name), np.ndarray)}
+    differs = {name for name in arrays if not np.allclose(getattr(model, name), getattr(pristine, name), atol=1e-9)}
+    for name in ("ambient", "diffuse", "specular"):
+        one, other = getattr(model.vis.headlight, name), getattr(pristine.vis.headlight, name)
+        differs |= set() if np.allclose(one, other) else {f"headlight.{name}"}
+    return differs
 
 
 def test_things_weigh_and_slide_as_the_gap_says_and_robots_do_not():
@@ -140,8 +252,9 @@ def test_what_a_limit_leaves_of_an_action_is_told_in_the_terms_of_who_asked():
 
 def test_a_world_is_named_with_its_gap():
     for make in (make_world, make_mujoco_world):
-        world = make("tabletop:gap=late", BLIND)
-        assert isinstance(world, GapWorld) and world.gap == GAPS["late"] and world.config == BLIND
+        for name in ("late", "sluggish", "dim"):
+            world = make(f"tabletop:gap={name}", BLIND)
+            assert isinstance(world, GapWorld) and world.gap == GAPS[name] and world.config == BLIND
     for spec, error, told in (
         ("tabletop:gap=lat", UnknownNameError, "unknown gap 'lat'; .*'late'"),
         ("tabletop:gap=turned_scaled", InvalidInputError, "has yaw_deg, gain, and that cannot be built into the sim"),
@@ -157,7 +270,20 @@ def test_a_world_is_named_with_its_gap():
 
 def test_a_gap_at_its_limits_deviates_within_them():
     widest = {"gain": 100.0, "deadband": 1.0, "friction": 100.0, "mass": 1000.0, "latency_steps": 1000, "dropped": 1.0}
+    widest |= {"damping": 100.0, "brightness": 100.0, "camera_noise": 1.0}
     most = deviated(Gap(**widest), (1.0,) * len(DEVIATIONS))
     assert {name: getattr(most, name) for name in widest} == widest
-    least = deviated(Gap(gain=0.01, mass=0.001), (0.0,) * len(DEVIATIONS))
-    assert (least.gain, least.mass) == (0.01, 0.001)
+    least = deviated(Gap(gain=0.01, mass=0.001, damping=0.01), (0.0,) * len(DEVIATIONS))
+    assert (least.gain, least.mass, least.damping) == (0.01, 0.001, 0.01)
+
+
+def test_every_deviation_is_one_of_the_robots_and_leaves_the_others():
+    middle = [0.5] * len(DEVIATIONS)
+    usual, changed = deviated(Gap(), middle), {}
+    for at, name in enumerate(DEVIATIONS):
+        most = deviated(Gap(), [*middle[:at], 1.0, *middle[at + 1 :]])
+        changed[name] = [key for key, value in vars(most).items() if value != getattr(usual, key)]
+    assert changed["damping times"] == ["damping"] and changed["friction times"] == ["friction"]
+    assert changed["brightness times"] == ["brightness"] and changed["camera noise"] == ["camera_noise"]
+    assert all(len(names) == 1 for names in changed.values()), changed
+    assert (usual.damping, usual.brightness, usual.camera_noise) == pytest.approx((1.1, 1.0, 0.01))

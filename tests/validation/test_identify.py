@@ -1,7 +1,7 @@
 """A record of a robot tells its gap; what it cannot tell stays as it was, and says so."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
 
 import numpy as np
@@ -13,9 +13,10 @@ from engram.core.robot import PANDA_2F85
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.store import ExperienceStore
 from engram.sim.gaps import Gap, get_gap, read_gap
+from engram.sim.replica import Replica
 from engram.validation import following
 from engram.validation import identify as identification
-from engram.validation.following import differing, followed_gap
+from engram.validation.following import MATTERS, UNTOLD, differing, followed_gap
 from engram.validation.identify import (
     ABOUT_BASE_M,
     Estimate,
@@ -25,6 +26,8 @@ from engram.validation.identify import (
     identify,
     unbroken,
 )
+from engram.validation.picture_fit import STEPS, Shot, fit_pictures
+from engram.validation.picture_noise import noise_between
 from engram.validation.robust_fit import Fit, robust_fit
 from engram.validation.trials import environment_digest
 from tests.validation.records import record
@@ -40,6 +43,9 @@ TRUE = Gap(
     wrist_m=(0.0, 0.004, 0.0),
     latency_steps=1,
     dropped=0.2,
+    damping=2.5,
+    brightness=0.8,
+    camera_noise=0.03,
 )
 SMALL = IdentificationConfig(episodes=6, shots=12)
 MOVED = replace(PANDA_2F85, cameras=PANDA_2F85.cameras[:1])
@@ -53,13 +59,19 @@ def few_latencies(monkeypatch):
     monkeypatch.setattr(identification, "LATENCIES", (0, 1))
 
 
-def test_a_record_tells_calibration_latency_cameras_and_lost_pictures():
+def test_a_record_tells_motions_cameras_light_noise_and_lost_pictures():
     found = identify(record(TRUE, 8), Gap(friction=0.5, limits=0.3), SMALL)
     gap = found.gap
     assert gap.yaw_deg == pytest.approx(TRUE.yaw_deg, abs=0.5)
     assert gap.gain == pytest.approx(TRUE.gain, abs=0.02)
     assert gap.deadband == pytest.approx(TRUE.deadband, abs=0.015)
     assert gap.latency_steps == 1
+    assert gap.damping == pytest.approx(TRUE.damping, abs=0.1)
+    assert gap.brightness == pytest.approx(TRUE.brightness, abs=0.02)
+    assert gap.camera_noise == pytest.approx(TRUE.camera_noise, abs=0.003)
+    for name in ("damping", "brightness", "camera_noise"):
+        one = found.estimates[name]
+        assert one.low < one.value < one.high < one.low + MATTERS[name], name
     np.testing.assert_allclose(gap.front_m, TRUE.front_m, atol=0.004)
     assert gap.front_yaw_deg == pytest.approx(TRUE.front_yaw_deg, abs=0.3)
     np.testing.assert_allclose(gap.wrist_m, TRUE.wrist_m, atol=0.001)
@@ -75,6 +87,65 @@ def test_without_pictures_the_motions_are_told_all_the_same():
     found = identify(record(Gap(latency_steps=1), 4, steps=12, image_size=0), config=SMALL)
     assert found.gap.latency_steps == 1
     assert "no pictures" in found.untold["cameras"] and "dropped" not in found.estimates
+    assert "no pictures" in found.untold["brightness"] and "no two pictures" in found.untold["camera_noise"]
+    assert (found.gap.brightness, found.gap.camera_noise) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "true",
+    [
+        Gap(latency_steps=1),
+        Gap(damping=5.0, gain=0.8),
+        Gap(damping=10.0, latency_steps=1, gain=1.3, yaw_deg=10.0, deadband=0.05),
+    ],
+)
+def test_a_damped_arm_is_told_from_one_that_is_late_or_goes_less_far(true):
+    found = identify(record(true, 6, steps=15, image_size=0), config=SMALL).gap
+    assert found.latency_steps == true.latency_steps
+    for name in ("damping", "gain", "deadband", "yaw_deg"):
+        assert getattr(found, name) == pytest.approx(getattr(true, name), abs=MATTERS[name]), name
+
+
+def shots_of(gap, robot=PANDA_2F85, table=None):
+    """Return eight pictures of an arm at an empty table, painted ``table``, each from an episode of its own."""
+    replica, rng = Replica(robot, 128), np.random.default_rng(0)
+    replica.become(gap)
+    if table is not None:
+        replica.model.geom("table_fixed").rgba[:3] = table
+    shots = []
+    for number in range(8):
+        arm = np.array(robot.home) + rng.uniform(-0.2, 0.2, len(robot.home))
+        state = np.concatenate((np.zeros(7), [0.0], arm))
+        shots.append(Shot(number, state, replica.put(replica.place(state))))
+    replica.close()
+    return shots
+
+
+@pytest.mark.parametrize("brightness", [0.35, 1.25])
+def test_cameras_are_found_by_another_lamp(brightness):
+    true = Gap(front_m=(0.01, -0.02, 0.005), front_yaw_deg=2.0, wrist_m=(0.0, 0.004, 0.0), brightness=brightness)
+    found = fit_pictures(shots_of(true), PANDA_2F85)
+    assert found.why_not == ""
+    assert found.brightness.values == pytest.approx(brightness, rel=0.03)
+    np.testing.assert_allclose(found.fit.values / STEPS, [1.0, -2.0, 0.5, 2.0, 0.0, 4.0 / 3.0, 0.0], atol=0.3)
+
+
+def test_another_table_is_no_other_lamp():
+    found = fit_pictures(shots_of(Gap(), table=(0.7, 0.68, 0.65)), PANDA_2F85)  # darker by a tenth
+    assert found.brightness.values == pytest.approx(1.0, abs=0.01)
+
+
+def test_noise_is_told_from_motion_and_from_what_is_too_bright_to_show_it():
+    rng, scene = np.random.default_rng(0), np.full((96, 96, 3), 120.0)
+    scene[:, 60:] = 255.0  # as bright as can be: half of the noise is cut off
+    moved = scene.copy()
+    moved[20:40, 10:30] += 100.0
+
+    def taken(what, sd):
+        return np.rint(what + 255.0 * sd * rng.standard_normal(what.shape)).clip(0, 255).astype(np.uint8)
+
+    for sd in (0.0, 0.01, 0.05, 0.1):
+        assert noise_between(taken(scene, sd), taken(moved, sd)) == pytest.approx(sd, rel=0.1), sd
 
 
 def test_pictures_of_something_else_tell_nothing_of_the_cameras():
@@ -84,7 +155,8 @@ def test_pictures_of_something_else_tell_nothing_of_the_cameras():
         for run in record(Gap(), 4, steps=10)
     ]
     found = identify(noisy, Gap(front_m=(0.0, 0.03, 0.0)), replace(SMALL, shots=4))
-    assert "look otherwise" in found.untold["cameras"]
+    assert "look otherwise" in found.untold["cameras"] and "look otherwise" in found.untold["brightness"]
+    assert found.gap.brightness == 1.0
     assert found.gap.front_m == (0.0, 0.03, 0.0)  # as it was
 
 
@@ -136,6 +208,13 @@ def test_outliers_hardly_move_a_fit_and_its_interval_covers_the_truth():
 def test_too_few_groups_give_no_interval():
     fit = robust_fit(lambda at: [at - 1.0], (0.0,), (0.5,), 1.0)
     assert fit.values == pytest.approx(1.0, abs=1e-3) and np.isinf(fit.half).all()
+
+
+def test_every_value_of_a_gap_is_told_by_a_record_or_stays_as_it_was_told():
+    assert set(MATTERS) | set(UNTOLD) == {field.name for field in fields(Gap)}
+    assert not set(MATTERS) & set(UNTOLD)
+    assert differing(Gap(), Gap(damping=1.2, brightness=0.9, camera_noise=0.02)) == "damping, brightness, camera_noise"
+    assert differing(Gap(), Gap(damping=1.05, brightness=0.99, camera_noise=0.005)) == ""
 
 
 # -- the file, and who follows it ------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_where_nothing_is_weak_nothing_is_found():
 
 def test_a_case_says_in_words_what_is_far_from_usual():
     assert str(CASE) == "reach: 2 of 10, elsewhere 9, with friction times 1.36"
-    assert str(replace(CASE, place=(0.5,) * 12)).endswith("with near the middle of all ranges")
+    assert str(replace(CASE, place=(0.5,) * len(DEVIATIONS))).endswith("with near the middle of all ranges")
 
 
 def test_cases_are_kept_once_by_task_and_gap(tmp_path):
@@ -131,7 +131,7 @@ def test_an_episode_runs_at_the_place_that_its_name_says():
     tried = run_trial(still, at_place("reach", PLACE), 0)
     assert (tried.task, tried.success) == (at_place("reach", PLACE), False)
     assert 0.2 < tried.progress < 0.9  # the arm hangs above the table, not far from anything
-    with pytest.raises(InvalidInputError, match=r"place: .*expected 12 numbers from 0 to 1"):
+    with pytest.raises(InvalidInputError, match=r"place: .*expected 15 numbers from 0 to 1"):
         run_trial(still, "reach@0.5,2", 0)
 
 
