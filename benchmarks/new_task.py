@@ -54,7 +54,7 @@ class NewTaskBenchmark:
     """Twenty updates of training, ten episodes of each practice and measurement."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which ones: lift, fetch."""
-    arms: tuple[str, ...] = tuple(ARMS)
+    arms: tuple[str, ...] = ("alone",)
     """How it practises: alone, helped."""
     policy: str = "base"
     """Where training begins."""

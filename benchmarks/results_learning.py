@@ -329,14 +329,14 @@ def new_task(results: Results) -> list[str]:
         rates = [found[f"new_task_{task}_{name}"] for task in tasks]
         rows.append([words, *map(percent, rates), next(filter(None, map(target, rates)), "")])
     n = found[f"new_task_{tasks[0]}_before"]["n"]
+    helps = "An expert that helps knows the simulator's state (oracle) and drives a tenth of the steps at most. "
     false = [row for name, row in found.items() if name.endswith("_false_successes")]
     wrong, told = (sum(row["value"] * row["n"] for row in false), sum(row["n"] for row in false))
     return [
         f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
-        "mark that lies between it and the robot. Practice imitates noisy successes. An expert that helps knows the "
-        "simulator's state (oracle) and drives a tenth of the control steps at most. The memory judges the practice: "
-        f"{wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
+        "mark that lies between it and the robot. Practice imitates noisy successes. "
+        f"{helps if 'helped' in config['arms'] else ''}The memory judges the practice: {wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
         "which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
         "",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engram.benchmarks import new_task
-from engram.benchmarks.new_task import TASKS, NewTaskBenchmark, figures, learnt
+from engram.benchmarks.new_task import ARMS, TASKS, NewTaskBenchmark, figures, learnt
 from engram.core.errors import UnknownNameError
 from engram.core.statistics import wilson
 from engram.learning.rewards.goal import AT, HELD, ON, goal_of
@@ -53,7 +53,7 @@ def done(monkeypatch, tmp_path):
 
     for stand_in in (record, train, practise):
         monkeypatch.setattr(new_task, stand_in.__name__, stand_in)
-    return NewTaskBenchmark(tasks=("lift",), episodes=4, measured=10, work=tmp_path), done
+    return NewTaskBenchmark(tasks=("lift",), arms=tuple(ARMS), episodes=4, measured=10, work=tmp_path), done
 
 
 def test_what_few_demonstrations_made_practises_and_nothing_is_trained_twice(done, monkeypatch):
