@@ -336,7 +336,8 @@ def new_task(results: Results) -> list[str]:
         f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
         "mark that lies between it and the robot. Practice imitates noisy successes. "
-        f"{helps if 'helped' in config['arms'] else ''}The memory judges the practice: {wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
+        f"{helps if 'helped' in config['arms'] else ''}The memory judges the practice: {wrong:.0f} of its {told} "
+        f"successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
         "which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
         "",
