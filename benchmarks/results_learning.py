@@ -322,9 +322,10 @@ def new_task(results: Results) -> list[str]:
     lit = f"of_{few}_in_varied_light"
     stages |= {lit: f"trained on {few}, their light varied"}
     stages |= {f"{name}_dim": f"{stages[name]}; in dim light" for name in (f"of_{few}", lit)}
+    kinds = {"corrected": "by corrections", "imitated": "by imitation", "helped": "by imitation, helped"}
     for arm in config["arms"]:
-        words = "of practice" if arm == "alone" else "of practice that is helped"
-        stages |= {f"{arm}_after_{at}": f"on {few} demonstrations, then {at} episodes {words}" for at in practised}
+        begins = f"on {few} demonstrations, then {{}} episodes of practice {kinds[arm]}"
+        stages |= {f"{arm}_after_{at}": begins.format(at) for at in practised}
     for name, words in stages.items():
         rates = [found[f"new_task_{task}_{name}"] for task in tasks]
         rows.append([words, *map(percent, rates), next(filter(None, map(target, rates)), "")])
@@ -335,10 +336,10 @@ def new_task(results: Results) -> list[str]:
     return [
         f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
-        "mark that lies between it and the robot. Practice imitates noisy successes. "
-        f"{helps if 'helped' in config['arms'] else ''}The memory judges the practice: {wrong:.0f} of its {told} "
-        f"successes were none. Other scenes, n = {n}, one seed. *Dim light*: the gap `dim`, "
-        "which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
+        "mark that lies between it and the robot. Practice by corrections searches for one of all motions, that by "
+        f"imitation imitates noisy successes. {helps if 'helped' in config['arms'] else ''}The memory judges the "
+        f"practice: {wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the "
+        "gap `dim`, which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
         "",
         *table(("policy", *(f"`{task}`" for task in tasks), "target"), rows),
