@@ -135,7 +135,7 @@ def measured(config: NewTaskBenchmark, task: str, policy: str, where: str, stage
 
 
 def practised(config: NewTaskBenchmark, task: str, policy: str, arm: str) -> dict[str, Any]:
-    """Return the curve of a practice, how often a success was none, and the share of steps that were helped."""
+    """Return the curve of a practice, how right its verdicts were, and the share of steps that were helped."""
     n, episodes = (10, 10) if config.quick else (config.measured, config.episodes)
     work = config.work / task / arm
     wanted = ImproveConfig(
@@ -147,6 +147,8 @@ def practised(config: NewTaskBenchmark, task: str, policy: str, arm: str) -> dic
         "curve": {str(row["episodes"]): row["success"] for row in report["curve"]},
         "told_successes": sum(one["success"] for one in done),
         "false_successes": sum(one["success"] and not one["oracle_success"] for one in done),
+        "true_successes": sum(one["oracle_success"] for one in done),
+        "missed_successes": sum(one["oracle_success"] and not one["success"] for one in done),
         "helped": sum(one["helped"] for one in done) / max(1, sum(one["steps"] for one in done)),
     }
 
@@ -162,8 +164,9 @@ def figures(found: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
                 judged = TARGET if arm != "helped" and at == last else None
                 rows.append(_row(f"new_task_{task}_{arm}_after_{at}", rate, judged))
             rows.append(figure(f"new_task_{task}_{arm}_helped", practice["helped"], 1))
-            wrong, n = practice["false_successes"], practice["told_successes"]
-            rows.append(figure(f"new_task_{task}_{arm}_false_successes", wrong / max(1, n), n))
+            for kind, of in (("false", "told"), ("missed", "true")):
+                wrong, n = practice[f"{kind}_successes"], practice[f"{of}_successes"]
+                rows.append(figure(f"new_task_{task}_{arm}_{kind}_successes", wrong / max(1, n), n))
     return rows
 
 

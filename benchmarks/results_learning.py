@@ -333,12 +333,21 @@ def new_task(results: Results) -> list[str]:
     helps = "An expert that helps knows the simulator's state (oracle) and drives a tenth of the steps at most. "
     false = [row for name, row in found.items() if name.endswith("_false_successes")]
     wrong, told = (sum(row["value"] * row["n"] for row in false), sum(row["n"] for row in false))
+    missed = {
+        task: [row for name, row in found.items() if name.startswith(f"new_task_{task}_") and "_missed_" in name]
+        for task in tasks
+    }
+    unseen = ", ".join(
+        f"{sum(row['value'] * row['n'] for row in rows_of):.0f} of {sum(row['n'] for row in rows_of)} of `{task}`"
+        for task, rows_of in missed.items()
+    )
     return [
         f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
         "mark that lies between it and the robot. Practice by corrections searches for one of all motions, that by "
         f"imitation imitates noisy successes. {helps if 'helped' in config['arms'] else ''}The memory judges the "
-        f"practice: {wrong:.0f} of its {told} successes were none. Other scenes, n = {n}, one seed. *Dim light*: the "
+        f"practice: {wrong:.0f} of its {told} successes were none, and it missed {unseen}. "
+        f"Other scenes, n = {n}, one seed. *Dim light*: the "
         "gap `dim`, which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
         "",

@@ -48,7 +48,8 @@ def done(monkeypatch, tmp_path):
         done.append(f"practise {Path(config.policy).parts[-3]} {config.search} {config.oracle_help}")
         made = {"success": True, "steps": 20, "helped": 2 if config.oracle_help else 0}
         curve = [{"episodes": at, "success": asdict(wilson(rate, 10))} for at, rate in ((0, 6), (2, 7), (4, 9))]
-        episodes = [made | {"oracle_success": True}, made | {"oracle_success": False}]
+        missed = made | {"success": False, "oracle_success": True}
+        episodes = [made | {"oracle_success": True}, made | {"oracle_success": False}, *[missed] * 3]
         return {"curve": curve, "episodes": episodes}
 
     for stand_in in (record, train, practise):
@@ -77,6 +78,7 @@ def test_practice_without_help_is_held_to_the_target_and_false_successes_are_tol
     judged = {name: row["target"] for name, row in rows.items() if row["met"]}
     assert judged == {"new_task_lift_corrected_after_4": ">= 0.9", "new_task_lift_imitated_after_4": ">= 0.9"}
     assert rows["new_task_lift_imitated_false_successes"]["value"] == 0.5
+    assert rows["new_task_lift_imitated_missed_successes"]["value"] == 0.75
     assert rows["new_task_lift_helped_helped"]["value"] == pytest.approx(0.1)
 
 
