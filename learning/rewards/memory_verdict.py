@@ -62,6 +62,8 @@ class MemoryVerdictConfig:
     """A hand so far away from the surface of a thing does not hold it."""
     beside_it_m: float = 0.01
     """Largest free distance of a thing from another one that it was brought to."""
+    whole: float = 0.9
+    """A flat thing of which less than this share of the area is seen is partly hidden."""
     flat_m: float = 0.01
     """What is less high is a mark, on which a thing lies when it is at it."""
     unseen_m: float = 0.02
@@ -114,6 +116,7 @@ class MemoryVerdict(RewardSource):
         self.goal = goal_of(instruction) if instruction else None
         self._first: dict[str, SceneNode] = {}  # as each object was when it was first seen in this episode
         self._last: dict[str, SceneNode] = {}  # as each was when it was last seen in it
+        self._whole: dict[str, SceneNode] = {}  # as each flat one was when most of it was seen
         self._free: set[str] = set()  # what the hand was seen not to press
         self._handled: set[str] = set()  # what the hand came to
         self._far_m: float | None = None  # how far from done it was at first
@@ -152,10 +155,12 @@ class MemoryVerdict(RewardSource):
                 self._first.setdefault(node.id, node)
                 if self._last.setdefault(node.id, node).observations != node.observations:
                     self._last[node.id] = node
+                if self._flat(node) and _area(node) > _area(self._whole.get(node.id)):
+                    self._whole[node.id] = node
             if moment.hand is not None and self._at_hand(node, moment.hand):
                 self._handled.add(node.id)
         things = self._called(goal.thing, there, alike=goal.relation in _CARRIED)
-        targets: Sequence[SceneNode | None] = self._called(goal.target, there) if goal.target else [None]
+        targets: Sequence[SceneNode | None] = self._targets(goal, there, things) if goal.target else [None]
         for name, found in ((goal.thing, things), (goal.target, targets)):
             if not found:
                 return self._told(moment, CANNOT_TELL, math.nan, math.nan, f"the memory knows no {name!r} here", ())
@@ -220,7 +225,7 @@ class MemoryVerdict(RewardSource):
 
     def _seen_moved(self, node: SceneNode, *, held: bool) -> bool:
         """Whether ``node`` was last seen where it is believed to be now; one that is ``held``, lifted."""
-        last = self._last[node.id].pose.position
+        last = self._uncovered(self._last[node.id]).pose.position
         if held:
             return bool(last[2] - self._first[node.id].pose.position[2] > self.config.unseen_m)
         return float(np.linalg.norm(node.pose.position - last)) <= self.config.unseen_m
@@ -237,6 +242,29 @@ class MemoryVerdict(RewardSource):
     ) -> Verdict:
         return Verdict(moment.stamp_ns, moment.episode, self.name, outcome, probability, progress, reason, evidence)
 
+    def _targets(self, goal: Goal, there: Sequence[SceneNode], things: Sequence[SceneNode]) -> list[SceneNode]:
+        """Return what the goal's target names, flat ones whole; also one that went away as one of ``things`` hid it."""
+        gone = [node for node in self._gone(there) if self._flat(node)]
+        hidden = [node for node in map(self._uncovered, gone) if any(_hides(thing, node) for thing in things)]
+        return [self._uncovered(node) for node in self._called(goal.target, there) or called(goal.target, hidden)]
+
+    def _uncovered(self, node: SceneNode) -> SceneNode:
+        """Return ``node`` as it was seen whole, if it is flat, seems smaller now and lies about there: what stands on a
+        mark hides a part of it, and the middle of the rest is another one."""
+        whole = self._whole.get(node.id)
+        if whole is None or _area(node) >= self.config.whole * _area(whole):
+            return node
+        moved = float(np.linalg.norm(node.pose.position - whole.pose.position))
+        return node if moved > float(whole.size[:2].min()) / 2 else replace(node, pose=whole.pose, size=whole.size)
+
+    def _flat(self, node: SceneNode) -> bool:
+        return bool(2 * _half(node)[2] < self.config.flat_m)
+
+    def _gone(self, there: Sequence[SceneNode]) -> list[SceneNode]:
+        """Return what was seen in this episode and is not ``there`` any more, as it was last seen."""
+        ids = {node.id for node in there}
+        return [node for node in self._last.values() if node.id not in ids]
+
     def _called(self, description: str, there: Sequence[SceneNode], *, alike: bool = False) -> list[SceneNode]:
         """Return what ``description`` names: by the labels of now, else by those at first, before a hand hid them.
 
@@ -247,10 +275,11 @@ class MemoryVerdict(RewardSource):
         named = {node.id for node in (called(description, there) or called(description, first))}
         found = [node for node in there if node.id in named]
         adjectives = set(description.casefold().split()[:-1])
-        if not (alike and found and adjectives) or any(node.state == "visible" for node in found):
+        known = found or called(description, self._gone(there))
+        if not (alike and known and adjectives) or any(node.state == "visible" for node in found):
             return found
-        found_here = [node for node in found if node.id in self._handled]
-        lost_ns = max(node.last_seen_ns for node in found)
+        found_here = [node for node in known if node.id in self._handled]
+        lost_ns = max(node.last_seen_ns for node in known)
         return found + [
             node
             for node in there
@@ -313,8 +342,8 @@ class MemoryVerdict(RewardSource):
         """At a mark: on it, its middle within the ellipse of its sides. At a thing: on it, in it or beside it."""
         config = self.config
         half, away = target.size / 2 + config.mark_m, _in_axes(thing.pose.position, target)
-        if 2 * _half(target)[2] < config.flat_m:
-            left = float((1.0 - np.linalg.norm(away[:2] / half[:2])) * half[:2].min())
+        if self._flat(target):
+            left = _within_ellipse(away[:2], half[:2])
             air = config.contact_m - abs(_low(thing) - _high(target))
         else:
             left = config.beside_it_m - _gap(thing, target)
@@ -373,12 +402,18 @@ class MemoryVerdict(RewardSource):
         return margins
 
     def _over(self, thing: SceneNode, target: SceneNode) -> Margin:
-        """The middle of ``thing`` is within the edges of ``target``, as it is turned."""
+        """The middle of ``thing`` is within the edges of ``target``, as it is turned.
+
+        A flat one may be round: then its corners are none of it, which nobody can tell.
+        """
         offset = np.append((thing.pose.position - target.pose.position)[:2], 0.0)
         axes = _axes(target)
         aside = np.abs(axes.inv().apply(offset)) - target.size / 2
         aside = aside[np.argsort(np.abs(axes.as_matrix()[2]))[:2]]  # along the two axes that lie flattest
-        return self._margin(f"the {thing.label} is beside the {target.label}", -float(aside.max()), thing, target)
+        left = -float(aside.max())
+        if self._flat(target):
+            left = min(left, max(_within_ellipse(axes.inv().apply(offset)[:2], target.size[:2] / 2), 0.0))
+        return self._margin(f"the {thing.label} is beside the {target.label}", left, thing, target)
 
     def _fingers(self, thing: SceneNode, hand: Hand) -> float:
         """Return how much farther than a hold on ``thing`` needs the fingers are open [m]; < 0: they may hold it."""
@@ -430,6 +465,22 @@ def _axes(node: SceneNode) -> Rotation:
 def _half(node: SceneNode) -> np.ndarray:
     """Return the half extents (3,) m of the upright box around ``node``, as it is turned."""
     return np.abs(_axes(node).as_matrix()) @ node.size / 2
+
+
+def _area(node: SceneNode | None) -> float:
+    """Return the area of ``node`` from above, as it lies [m2]; 0 of none."""
+    return 0.0 if node is None else float(node.size[0] * node.size[1])
+
+
+def _within_ellipse(place: np.ndarray, half: np.ndarray) -> float:
+    """Return about how far ``place`` (2,) is inside the ellipse about 0 with these half axes (2,) [m]; < 0: outside."""
+    return float((1.0 - np.linalg.norm(place / half)) * half.min())
+
+
+def _hides(node: SceneNode, flat: SceneNode) -> bool:
+    """Tell whether ``node`` stands over a part of ``flat``."""
+    apart = np.abs(node.pose.position - flat.pose.position) - _half(node) - _half(flat)
+    return bool((apart[:2] <= 0.0).all())
 
 
 def _low(node: SceneNode) -> float:

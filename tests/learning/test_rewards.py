@@ -170,6 +170,46 @@ def test_the_wrong_thing_at_the_right_place_is_denied():
     assert verdict.outcome == DENIED
 
 
+@pytest.mark.parametrize("words", ["put the red cube on the mark", "push the red cube to the mark"])
+def test_what_stands_on_a_mark_hides_a_part_of_it_and_does_not_move_it(words):
+    mark, cube = thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001)), thing("red cube", (0.6, 0.03, 0.02))
+    rest = thing("mark", (0.6, -0.013, 0.0), (0.07, 0.045, 0.001))  # what a cube there leaves of it
+    assert Judged(words).see(cube, rest).outcome != CONFIRMED  # this is what was never seen whole
+    judged = Judged(words)
+    judged.see(thing("red cube", (0.4, 0.2, 0.02)), mark)
+    assert judged.see(cube, rest).outcome == CONFIRMED
+    assert judged.see(thing("red cube", (0.6, 0.06, 0.02)), rest).outcome == DENIED
+    aside = thing("mark", (0.6, -0.03, 0.0), (0.07, 0.07, 0.001))
+    assert judged.see(cube, aside).outcome == DENIED  # seen whole elsewhere, it was moved
+
+
+def test_whether_the_corner_of_something_flat_is_a_part_of_it_cannot_be_told():
+    mark = thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001))
+    judged = Judged("put the red cube on the mark")
+    assert judged.see(thing("red cube", (0.61, 0.015, 0.02)), mark).outcome == CONFIRMED
+    assert judged.see(thing("red cube", (0.63, 0.03, 0.02)), mark).outcome == CANNOT_TELL
+    assert judged.see(thing("red cube", (0.65, 0.0, 0.02)), mark).outcome == DENIED
+
+
+def test_a_mark_that_went_out_of_the_memory_counts_only_while_what_is_meant_stands_on_it():
+    mark, gone = (thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001), state=state) for state in ("visible", "absent"))
+    judged = Judged("put the red cube on the mark")
+    judged.see(thing("red cube", (0.4, 0.2, 0.02)), mark)
+    assert judged.see(thing("red cube", (0.61, 0.01, 0.02)), gone).outcome == CONFIRMED
+    assert judged.see(thing("red cube", (0.4, 0.2, 0.02)), gone).reason == "the memory knows no 'mark' here"
+
+
+def test_a_cube_that_went_out_of_the_memory_in_the_hand_counts_by_what_is_seen_of_it_since():
+    mark, cube = thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001)), thing("red cube", (0.6, 0.0, 0.02))
+    judged = Judged("put the red cube on the mark")
+    judged.see(cube, mark, at=hand((0.6, 0.0, 0.03), closed=0.5))
+    lost = thing("red cube", (0.6, 0.0, 0.02), state="absent", belief=0.1)
+    part = thing("red box", (0.605, 0.0, 0.02), (0.03, 0.035, 0.04), first_ns=11 * SECOND, seen_ns=12 * SECOND)
+    assert judged.see(lost, part, mark).outcome == CONFIRMED
+    other = thing("blue box", (0.605, 0.0, 0.02), (0.03, 0.035, 0.04), first_ns=11 * SECOND, seen_ns=12 * SECOND)
+    assert judged.see(lost, other, mark).reason == "the memory knows no 'red cube' here"
+
+
 def test_a_mark_is_reached_on_the_table_not_in_the_air():
     mark = thing("mark", (0.6, 0.0, 0.0), (0.07, 0.07, 0.001))
     judged = Judged("push the red block to the target")
