@@ -214,8 +214,8 @@ def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monke
 WHOLE = {
     "gate": {"gate", "gate_peers", "gate_policies", "identification", "worst_case", "gate_kills", "loop"},
     "learner": {
-        *("verdicts", "classifier", "twin", "improvement", "memory_practice", "robot_corrections", "learning_demo"),
-        "learner",
+        *("verdicts", "classifier", "twin", "improvement", "memory_practice", "new_task", "continual"),
+        *("robot_corrections", "learning_demo", "learner"),
     },
     "faults": {"faults"},
     "promise": {"promise"},
