@@ -50,6 +50,7 @@ RECIPE: dict[str, Any] = {
     "keyframes": 0.6,
     "foresight": 5.0,
     "learning_rate": 5e-4,
+    "n_action_steps": 4,
     "model": (("adaptive_m", 0.04),),
 }
 """What is the same in all arms. The shipped ``memory`` learnt by it too, but faster, and its perception with it at

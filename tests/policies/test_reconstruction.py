@@ -15,7 +15,7 @@ from engram.runtime.reconstruction import TOKENS, columns, features
 SIDE, CAMERA, EPISODES, LENGTH = 32, 48, 4, 60
 MODEL = (
     ("keypoints", 4), ("image_tokens_side", 2), ("dim", 32), ("layers", 1), ("heads", 2), ("head_width", 64),
-    ("head_blocks", 1), ("chunk_size", 1), ("flow_draws", 4), ("state_dropout", 0.0),
+    ("head_blocks", 1), ("chunk_size", 1), ("flow_draws", 4), ("state_dropout", 0.0), ("brightness_jitter", 0.0),
 )  # fmt: skip
 
 
