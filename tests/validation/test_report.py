@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from engram.learning.weights.gate_verdict import GateVerdict
+from engram.sim.gaps import DEVIATIONS
 from engram.validation.gate import Gate, GateConfig
 from engram.validation.report import GAIN, evidence, page, write_page
 from engram.validation.worst_case import WorstCase
@@ -45,7 +46,9 @@ def test_the_page_names_decision_tasks_weights_and_draws_both_tests(tmp_path):
     for words in ("<h1>reject</h1>", "worse: &lt;stack&gt;", "c" * 64, "d" * 64, "stack", "false promotion", "</svg>"):
         assert words in text
     report = report | {
-        "worst_cases": {"stack@worst": [asdict(WorstCase("stack", "none", (0.5,) * 12, "f" * 64, 2, 9, 10))]}
+        "worst_cases": {
+            "stack@worst": [asdict(WorstCase("stack", "none", (0.5,) * len(DEVIATIONS), "f" * 64, 2, 9, 10))]
+        }
     }
     told = page(replace(verdict, report=report))
     assert f"near the middle of all ranges; weights {'f' * 12} were weak there" in told
