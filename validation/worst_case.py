@@ -1,9 +1,10 @@
 """Where is a policy weakest? A search over how a robot may deviate, and the places that were found.
 
-The search is CMA-ES (Hansen & Ostermeier 2001), as in incremental worst-case search (IWOCS, Zouitine, Geist & Rachelson
-2024, arXiv:2410.06212). It moves towards deviations at which the policy fails, or needs long. A place counts only if it
-is confirmed: in new scenes, the policy is shown to succeed less often there than on robots that deviate at random. Each
-is kept, and every later candidate has to hold its ground there, too.
+The search begins with a Latin hypercube (McKay, Beckman & Conover 1979), which has both ends of every deviation's
+range, and goes on from the worst of these places by CMA-ES (Hansen & Ostermeier 2001), as in incremental worst-case
+search (IWOCS, Zouitine, Geist & Rachelson 2024, arXiv:2410.06212). It moves towards deviations at which the policy
+fails, or needs long. A place counts only if it is confirmed: in new scenes, the policy is shown to succeed less often
+there than on robots that deviate at random. Each is kept, and every later candidate has to hold its ground there, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import cma
 import numpy as np
+from scipy.stats import qmc
 
 from engram.core.betting import MeanTest
 from engram.core.durable import write_atomic
@@ -30,7 +32,7 @@ SEARCH_SEED, CONFIRM_SEED = 90_000, 95_000
 PLACES, SCENES = 10, 2
 """Places that are tried before the search moves, and scenes in which each is tried."""
 SPREAD = 0.3
-"""Standard deviation of the first places, of each deviation's range."""
+"""Standard deviation of the places about the worst of the first, of each deviation's range."""
 ERROR = 0.05
 """Probability that a place is kept at which the policy is no weaker, at most."""
 FEWEST = 4 * PLACES * SCENES
@@ -125,18 +127,28 @@ def weakest(
 
 
 def _search(who: Contender, task: str, run: Run, episodes: int) -> list[tuple[float, ...]]:
-    """Return the place where the search ended, and the worst one that it tried."""
-    limit = get_task(task).max_steps
-    options = {"bounds": [0.0, 1.0], "popsize": PLACES, "seed": 1, "verbose": -9}
-    search = cma.CMAEvolutionStrategy([0.5] * len(DEVIATIONS), SPREAD, options)
-    for generation in range(episodes // (PLACES * SCENES)):
-        asked = search.ask()
-        places = [rounded(place) for place in asked]
+    """Return the place where the search ended, and the worst one that it tried.
+
+    The first places have every tenth of each range once, both its ends among them; it goes on from the worst of these.
+    """
+    limit, worst = get_task(task).max_steps, dict[tuple[float, ...], float]()
+
+    def tried(places: Sequence[np.ndarray], generation: int) -> list[float]:
+        named = [rounded(place) for place in places]
         seeds = [SEARCH_SEED + generation * SCENES + i for i in range(SCENES)]
-        tried = run([(who, at_place(task, place), seed) for place in places for seed in seeds])
-        scores = [score(trial, limit) for trial in tried]
-        search.tell(asked, np.reshape(scores, (PLACES, SCENES)).mean(1).tolist())
-    return list(dict.fromkeys((rounded(search.result.xfavorite), rounded(search.result.xbest))))
+        trials = run([(who, at_place(task, place), seed) for place in named for seed in seeds])
+        scores = np.reshape([score(trial, limit) for trial in trials], (PLACES, SCENES)).mean(1).tolist()
+        worst.update(zip(named, scores, strict=True))
+        return list(scores)
+
+    first = qmc.LatinHypercube(len(DEVIATIONS), seed=1).random(PLACES)
+    start = first[int(np.argmin(tried(first, 0)))]
+    options = {"bounds": [0.0, 1.0], "popsize": PLACES, "seed": 1, "verbose": -9}
+    search = cma.CMAEvolutionStrategy(start, SPREAD, options)
+    for generation in range(1, episodes // (PLACES * SCENES)):
+        asked = search.ask()
+        search.tell(asked, tried(asked, generation))
+    return list(dict.fromkeys((rounded(search.result.xfavorite), min(worst, key=worst.__getitem__))))
 
 
 def score(trial: Trial, limit: int) -> float:

@@ -60,6 +60,15 @@ def test_a_planted_weakness_is_found_within_the_budget_and_again(fails, inside):
     assert find_worst(BASE, "reach", "none", planted(fails), 480) == found
 
 
+@pytest.mark.parametrize("high", [False, True])
+@pytest.mark.parametrize("number", range(len(DEVIATIONS)))
+def test_a_weakness_at_either_end_of_any_deviation_is_found_within_a_small_budget(number, high):
+    """Only a seventh of the range: places about the middle of all ranges, as the first once were, have missed it."""
+    fails = lambda at: at[number] > 0.85 if high else at[number] < 0.15  # noqa: E731
+    found = find_worst(BASE, "reach", "none", planted(fails), 240)
+    assert found is not None and fails(found.place)
+
+
 def test_where_nothing_is_weak_nothing_is_found():
     runs = [planted(lambda at: False), planted(lambda at: True)]
     assert [find_worst(BASE, "reach", "none", run, FEWEST) for run in runs] == [None, None]
