@@ -347,7 +347,7 @@ def new_task(results: Results) -> list[str]:
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
         "mark that lies between it and the robot. Practice by corrections searches for one of all motions, that by "
         f"imitation imitates noisy successes. {helps if 'helped' in config['arms'] else ''}The memory judges the "
-        f"practice: {wrong:.0f} of its {told} successes were none, and it missed {unseen}. "
+        f"practice: {wrong:.0f} of the {told} successes that it told were false, and it missed {unseen}. "
         f"Other scenes, n = {n}, one seed. *Dim light*: the "
         "gap `dim`, which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
