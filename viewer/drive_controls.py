@@ -48,8 +48,8 @@ class SafetyControls:
     def show_stopped(self, reason: str) -> None:
         """Mark the release button while the robot is stopped."""
         if reason != self.reason:
-            self.reason = reason
             self._release.color = "green" if reason else "gray"
+            self.reason = reason
 
 
 class DriveTab:

@@ -47,21 +47,28 @@ class GraphFeed:
         self._stamp_ns = 0  # of the newest change
         self._oldest_ns = 0  # first evidence of anything
         self._wanted_ns: int | None = None  # the past to show; None: now
+        self._past: Graph | None = None  # has come and is yet to be shown
         self._asking: tuple[int, float] | None = None  # the past that was asked for and has not come, and when [s]
 
     def go_to(self, at_ns: int | None) -> None:
         """Show the graph as of ``at_ns`` from now on; None: the live one."""
-        self._wanted_ns, self._shown = at_ns, None
+        self._wanted_ns, self._shown, self._past = at_ns, None, None
         if self._asking is None or time.monotonic() - self._asking[1] > LOST_S:
             self._ask_past()
 
     def refresh(self) -> None:
-        """Show the live graph if it changed and no past is looked at, and how far back the memory goes."""
+        """Show the live graph if it changed, or the past that has come, and how far back the memory goes.
+
+        What could not be shown is shown at the next call.
+        """
         self._show_span(self._oldest_ns, self._now_ns())
         newest = (self._mirror.boot_id, self._mirror.sequence)
         if self._wanted_ns is None and newest != self._shown:
-            self._shown = newest
             self._show(Graph(dict(self._mirror.nodes), tuple(self._mirror.edges.values()), self._now_ns()))
+            self._shown = newest
+        elif self._wanted_ns is not None and self._past is not None:
+            self._show(self._past)
+            self._past = None
 
     def take(self, boot_id: str, update: GraphUpdate) -> None:
         """Take in a change of the graph, or all of it."""
@@ -94,6 +101,6 @@ class GraphFeed:
     def _take_past(self, asked_ns: int, graph: GraphUpdate) -> None:
         self._asking = None
         if self._wanted_ns is not None:
-            self._show(Graph({n.id: n for n in graph.nodes}, graph.edges, asked_ns, past=True))
+            self._past = Graph({n.id: n for n in graph.nodes}, graph.edges, asked_ns, past=True)
         if self._wanted_ns != asked_ns:
             self._ask_past()

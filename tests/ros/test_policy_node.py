@@ -388,8 +388,11 @@ def test_a_goal_ends_when_a_person_cancels_it_or_who_gave_it_waits_no_longer(gra
     assert (result.result().result.outcome, result.result().result.reason) == ("stopped", "a person cancelled it")
     capsys.readouterr()
 
-    assert cli.main(["do", "water the plants", "--domain", str(graph.domain), "--timeout-s", "12"]) == 1
-    assert "outcome of execute_task 'water the plants': not within 12 s" in capsys.readouterr().err
+    said = ""
+    while "outcome of" not in said:  # on a busy machine the robot may not be found in so short a time
+        assert cli.main(["do", "water the plants", "--domain", str(graph.domain), "--timeout-s", "12"]) == 1
+        said = capsys.readouterr().err
+        assert said.endswith("execute_task 'water the plants': not within 12 s\n")
     ended = ("water the plants", "stopped")
     graph.wait(lambda: statuses and (statuses[-1].instruction, statuses[-1].state) == ended, 60, "its end")
 

@@ -61,6 +61,9 @@ def test_while_the_slider_moves_one_request_is_under_way(page):
     memory.answer(update(1, "cup", full=True))
     assert [at for at, _ in memory.asked] == [3 * SECOND]
     memory.answer(update(3, "box", full=True))
+    feed.refresh()
+    feed.refresh()
+    assert len(shown) == 1
     assert (labels(shown[-1]), shown[-1].stamp_ns, shown[-1].past) == (["box"], 3 * SECOND, True)
 
 
@@ -72,4 +75,36 @@ def test_a_request_that_nobody_answers_does_not_block_the_next(page):
     clock[0] += LOST_S + 0.1
     feed.go_to(2 * SECOND)
     memory.answer(update(2, "box", full=True))
+    feed.refresh()
     assert labels(shown[-1]) == ["box"]
+
+
+def test_what_could_not_be_shown_is_shown_at_the_next_refresh(page):
+    """The library of the page fails now and then: its event is no matter of several threads."""
+    feed, memory, shown, _ = page
+
+    def failing_refresh():
+        feed._show, works = (lambda graph: 1 / 0), feed._show
+        with pytest.raises(ZeroDivisionError):
+            feed.refresh()
+        feed._show = works
+
+    feed.take("boot", update(1, "cup", full=True))
+    failing_refresh()
+    feed.refresh()
+    feed.go_to(SECOND)
+    memory.answer(update(1, "box", full=True))
+    failing_refresh()
+    feed.refresh()
+    feed.refresh()
+    assert [(labels(graph), graph.past) for graph in shown] == [(["cup"], False), (["box"], True)]
+
+
+def test_a_past_that_comes_after_the_way_back_is_not_shown(page):
+    feed, memory, shown, _ = page
+    feed.take("boot", update(1, "cup", full=True))
+    feed.go_to(SECOND)
+    memory.answer(update(1, "box", full=True))
+    feed.go_to(None)
+    feed.refresh()
+    assert [(labels(graph), graph.past) for graph in shown] == [(["cup"], False)]

@@ -81,6 +81,22 @@ def test_rooms_relations_and_robots_are_drawn_and_go_with_their_nodes(page: View
     assert set(drawn(page)) == {"/memory/object/1", "/memory_labels/object/1"}
 
 
+@pytest.mark.filterwarnings("ignore:Attempted to remove already removed node")
+def test_a_graph_that_could_not_be_drawn_is_drawn_by_the_next_call(page: ViewerPage, monkeypatch) -> None:
+    graph = kitchen_graph()
+    page.show_graph(graph)
+    third = page._scene._drawn[-3]
+    with monkeypatch.context() as broken:
+        broken.setattr(third._impl.api, "_queue_scene_message", lambda message: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            page.show_graph(replace(graph, nodes={}, edges=()))
+    page.show_graph(replace(graph, nodes={"object/1": graph.nodes["object/1"]}, edges=()))
+    left = {name for name in page._scene._scene._handle_from_node_name if not name.startswith("/robot")}
+    kinds = ("object/", "room/", "place/", "agent/", "relations")
+    assert set(drawn(page)) == {name for name in left if any(kind in name for kind in kinds)}
+    assert set(drawn(page)) == {"/memory/object/1", "/memory_labels/object/1"}
+
+
 def test_an_instruction_is_not_sent_while_the_robot_is_stopped(page: ViewerPage, asked: list) -> None:
     page._drive._instruction.value = "open the drawer"
     page.show_stopped("safety/stop was called")
