@@ -56,6 +56,10 @@ COMMANDS: dict[str, Command] = {
         *("engram.app.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),
         config="engram.policies.training.train_config:TrainConfig",
     ),
+    "relight": Command(
+        *("engram.app.commands", "relight", "teach a policy to see in other light what it sees in a dataset"),
+        config="engram.policies.training.relight_config:RelightConfig",
+    ),
     "memory": Command(
         *("engram.app.memory_command", "memory", "ask a robot's memory, look into its past, export, merge, repair"),
         config="engram.app.memory_command:MemoryConfig",

@@ -1,4 +1,4 @@
-"""Subcommands that hand over to the libraries: ``engram train``, ``eval``, ``record``, ``merge``, ``bench``."""
+"""Subcommands that hand over to the libraries: ``engram train``, ``relight``, ``eval``, ``record``, ``bench``, ..."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from engram.core.provenance import commit, machine
 from engram.core.registry import is_spec, make_robot
 
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
+    from engram.policies.training.relight_config import RelightConfig
     from engram.policies.training.train_config import TrainConfig
     from engram.runtime.record import MergeConfig, RecordConfig
 
@@ -170,6 +171,14 @@ def train(config: TrainConfig) -> int:
     from engram.validation.training_evaluator import SimulationEvaluator
 
     print(main(config, SimulationEvaluator()))
+    return 0
+
+
+def relight(config: RelightConfig) -> int:
+    """Teach the policy to see in other light; the last line is JSON."""
+    from engram.policies.training.relight import main
+
+    print(json.dumps(main(config)))
     return 0
 
 

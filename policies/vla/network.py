@@ -84,9 +84,14 @@ class EngramVLA(RememberingNetwork):
         """Whether training has opened the gate to memory/context."""
         return bool(self.memory.gate.any())
 
+    def words(self, embeddings: Tensor) -> Tensor:
+        """Return what the network makes of the embeddings (B, n) of instructions: (B, d)."""
+        words: Tensor = self.language((embeddings - self.language_mean) / self.language_std)
+        return words
+
     def look(self, batch: dict[str, Tensor]) -> Percept:
         """Encode images and instruction of a normalised batch."""
-        words = self.language((batch[LANGUAGE_KEY] - self.language_mean) / self.language_std)
+        words = self.words(batch[LANGUAGE_KEY])
         images = [self._augment(batch[camera]) for camera in self.cameras]
         seen = [encoder(image, words) for encoder, image in zip(self.encoders, images, strict=True)]
         keypoints = torch.cat([points for _, points in seen], dim=1)

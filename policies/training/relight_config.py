@@ -1,0 +1,63 @@
+"""What ``engram relight`` is told."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import InvalidInputError
+from engram.core.paths import at_home
+
+
+@dataclass(frozen=True)
+class RelightConfig:
+    """Which policy shall see in other light, from whose pictures, and how far they are altered."""
+
+    dataset: str
+    """LeRobotDataset whose pictures show what the policy knows, in light that it knows: its own, or a part of it."""
+    out: str
+    """Folder of the exported policy (in ``policy``)."""
+    start_from: str = "base"
+    """The policy: a shipped name or the folder of an exported policy of ours without a backbone."""
+    cache: str = ""
+    """Folder of the decoded frames; empty = beside the dataset."""
+    strength: float = 1.0
+    """How far the pictures are altered; 1: up to 1.6 times as bright or as dark, 0: not at all."""
+    steps: int = 4_000
+    """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
+    batch_size: int = 64
+    """Frames a step."""
+    learning_rate: float = 5e-4
+    """Peak learning rate of AdamW."""
+    device: str = "auto"
+    """Where to train: cpu, cuda, cuda:1, ...; auto: a GPU if there is one."""
+    seed: int = 0
+    """Of samples and alterations."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name}: {getattr(self, name)}, expected at least 1")
+        if not 0 <= self.strength <= 2:
+            raise InvalidInputError(f"strength: {self.strength}, expected 0 to 2")
+        if not 0 < self.learning_rate < math.inf:
+            raise InvalidInputError(f"learning_rate: {self.learning_rate}, expected a finite number above 0")
+        if self.seed < 0:
+            raise InvalidInputError(f"seed: {self.seed}, expected 0 or more")
+
+
+def resolved(config: RelightConfig) -> RelightConfig:
+    """Return ``config`` with ``~`` in its places as the home folder."""
+    places = {name: getattr(config, name) for name in ("dataset", "out", "cache", "start_from")}
+    moved: dict[str, Any] = {name: str(at_home(place)) for name, place in places.items() if place.startswith("~")}
+    return replace(config, **moved)
+
+
+def check(config: RelightConfig) -> None:
+    """Raise InvalidInputError where there is no dataset, or a policy in ``out`` that would be written over."""
+    if not (Path(config.dataset) / "meta" / "info.json").is_file():
+        raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    if (Path(config.out) / "policy").exists():
+        raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder")
