@@ -82,7 +82,7 @@ class EvalConfig:
     """Draw lights, table colour and a small displacement of the perception camera from each seed."""
     world: str = "tabletop"
     """World to run in: tabletop, tabletop:gap=late (any gap of engram improve that can be built into the simulated
-    world, but no file), or package.module:attribute of your own."""
+    world, but no file), tabletop:brightness=0.7,mass=2 (values of a gap), or package.module:attribute of your own."""
     detector: str = "geometric"
     """What finds the objects for a policy that acts on memory/context: geometric, zero_shot, or
     package.module:attribute of your own."""

@@ -250,6 +250,11 @@ def prove_policy_claims(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("policy_claims", config, "--policy", config.policy or "engram")
 
 
+def prove_light(config: ProveConfig) -> list[Figure]:
+    """The shipped policies in other light, or one of your own."""
+    return _benchmark_figures("light", config, *(["--policies", config.policy] if config.policy else []), keeps=False)
+
+
 def prove_policy_peers(config: ProveConfig) -> list[Figure]:
     """LeRobot's policies, trained on the demonstrations of the shipped policy for as long, beside it."""
     part, work = (["--share", "0.01"] if config.quick else []), config.work or Path("runs")
@@ -434,7 +439,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
     "policy": (
         *(prove_policy_claims, prove_memory_tasks, prove_swap, prove_context, prove_through_nodes),
-        prove_policy_peers,
+        *(prove_light, prove_policy_peers),
     ),
     "faults": (prove_faults,),
     "learner": (

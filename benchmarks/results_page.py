@@ -38,6 +38,7 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
             ("eval_experts_so101",),
         ),
         "Another instruction on the same scene": (policies.swapped_words, ("eval_base_swap", "eval_engram_swap")),
+        "Other light": (policies.other_light, ("light",)),
         "Replanning and disturbances": (policies.decision_rates, ("chunking",)),
         "One policy for all tasks": (
             policies.every_task,

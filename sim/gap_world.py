@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -181,6 +182,34 @@ def gap_pipeline(world: GapWorld) -> CommandPipeline:
     pipeline.controller = MiscalibratedController(world.kinematics, world.robot)
     pipeline.controller.gap = world.gap
     return pipeline
+
+
+def gap_of_options(world: str, options: str) -> Gap:
+    """Return the gap that the ``options`` of a world's name tell: ``gap=late``, or values as ``brightness=0.7,mass=2``.
+
+    Raises:
+        InvalidInputError: a value is no number, or out of its range, or cannot be built into the world.
+        UnknownNameError: there is no such option or gap.
+    """
+    told = [option.partition("=")[::2] for option in options.split(",")]
+    names = [name for name, _ in told]
+    if names == ["gap"]:
+        return world_gap(told[0][1])
+    nominal = {field.name: getattr(GAPS["none"], field.name) for field in fields(Gap) if field.name not in MOTIONS}
+    single = {name: value for name, value in nominal.items() if not isinstance(value, tuple)}
+    for name in names:
+        if name not in single:
+            raise unknown_name(f"option of world {world}", name, ("gap", *single))
+    if twice := [name for name in single if names.count(name) > 1]:
+        raise InvalidInputError(f"world {world}:{options}: {twice[0]} is given twice")
+    values: dict[str, Any] = {}
+    for name, text in told:
+        try:
+            values[name] = type(single[name])(text)
+        except ValueError:
+            kind = "a whole number" if isinstance(single[name], int) else "a number"
+            raise InvalidInputError(f"world {world}:{options}: {name}: {text!r}, expected {kind}") from None
+    return Gap(**values)
 
 
 def world_gap(name: str) -> Gap:

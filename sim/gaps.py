@@ -152,7 +152,7 @@ DEVIATIONS: dict[str, tuple[float, float]] = {
     "one step late": (-2.0, 1.0),  # from 0 on it is: a quarter of all
     "pictures dropped": (0.0, 0.1),
     "damping times": (0.7, 1.5),
-    "brightness times": (0.95, 1.05),
+    "brightness times": (0.85, 1.15),
     "camera noise": (0.0, 0.02),
 }
 """What remains of a robot that was set up with care: how far it deviates from its gap, from least to most."""

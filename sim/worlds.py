@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from engram.core.contracts import World
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import InvalidInputError
 from engram.core.registry import resolve, split_options
 from engram.core.robot import PANDA_2F85, RobotConfig
-from engram.sim.gap_world import GapWorld, world_gap
+from engram.sim.gap_world import GapWorld, gap_of_options
 from engram.sim.render import check_rendering
 from engram.sim.world import MujocoWorld, WorldConfig
 
@@ -18,9 +18,9 @@ def make_world(spec: str = "tabletop", config: WorldConfig | None = None, robot:
     """Return the world called ``spec``.
 
     Args:
-        spec: ``tabletop``; with a gap in the world (:mod:`engram.sim.gaps`), ``tabletop:gap=late``; or
-            ``package.module:attribute``: a World, or what makes one. That is called with those of ``config`` and
-            ``robot`` that its signature names.
+        spec: ``tabletop``; with a gap in the world (:mod:`engram.sim.gaps`), ``tabletop:gap=late`` or
+            ``tabletop:brightness=0.7,mass=2``; or ``package.module:attribute``: a World, or what makes one. That is
+            called with those of ``config`` and ``robot`` that its signature names.
         config: how the world is simulated and rendered; default: ``WorldConfig()``.
         robot: robot in it.
 
@@ -45,10 +45,7 @@ def _made[T: World](spec: str, contract: type[T], config: WorldConfig | None, ro
         return _checked(resolve("world", spec, WORLDS, contract, config=config, robot=robot))  # type: ignore[arg-type]
     if name not in WORLDS:
         raise InvalidInputError(f"world {spec!r}: {name} takes no options; those of the shipped {', '.join(WORLDS)} do")
-    option, _, value = options.partition("=")
-    if option != "gap":
-        raise unknown_name(f"option of world {name}", option, ("gap",))
-    world = GapWorld(world_gap(value), config, robot)
+    world = GapWorld(gap_of_options(name, options), config, robot)
     assert isinstance(world, contract)
     return _checked(world)
 

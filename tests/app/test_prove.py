@@ -219,7 +219,15 @@ WHOLE = {
     },
     "faults": {"faults"},
     "promise": {"promise"},
-    "policy": {"policy_claims", "memory_tasks", "memory_arms", "through_nodes", "policy_peers", "train_engram"},
+    "policy": {
+        "policy_claims",
+        "light",
+        "memory_tasks",
+        "memory_arms",
+        "through_nodes",
+        "policy_peers",
+        "train_engram",
+    },
 }
 """Part -> the benchmarks that make its proofs."""
 

@@ -255,12 +255,21 @@ def test_a_world_is_named_with_its_gap():
         for name in ("late", "sluggish", "dim"):
             world = make(f"tabletop:gap={name}", BLIND)
             assert isinstance(world, GapWorld) and world.gap == GAPS[name] and world.config == BLIND
+        world = make("tabletop:brightness=0.7,latency_steps=2", BLIND)
+        assert isinstance(world, GapWorld) and world.gap == Gap(brightness=0.7, latency_steps=2)
     for spec, error, told in (
+        ("tabletop:gap=late,mass=2", UnknownNameError, "unknown option of world tabletop 'gap'"),
+        ("tabletop:bright=2", UnknownNameError, "'bright'; did you mean 'brightness'[?] valid: brightness, camera"),
+        ("tabletop:yaw_deg=2", UnknownNameError, "unknown option of world tabletop 'yaw_deg'"),
+        ("tabletop:mass=2,mass=3", InvalidInputError, "mass is given twice"),
+        ("tabletop:mass=heavy", InvalidInputError, "tabletop:mass=heavy: mass: 'heavy', expected a number"),
+        ("tabletop:latency_steps=1.5", InvalidInputError, "latency_steps: '1.5', expected a whole number"),
+        ("tabletop:brightness=-1", InvalidInputError, r"Gap.brightness: -1.0, expected a number from 0 to 100"),
         ("tabletop:gap=lat", UnknownNameError, "unknown gap 'lat'; .*'late'"),
         ("tabletop:gap=turned_scaled", InvalidInputError, "has yaw_deg, gain, and that cannot be built into the sim"),
         ("tabletop:gap=careful", InvalidInputError, "'careful' has limits, .*; valid: none, wrist_moved, front_mo"),
         ("tabletop:gap=my/gap.json", InvalidInputError, "'my/gap.json' is a file of engram identify, .*; valid: none,"),
-        ("tabletop:size=2", UnknownNameError, "unknown option of world tabletop 'size'; valid: gap"),
+        ("tabletop:size=2", UnknownNameError, "unknown option of world tabletop 'size'; valid: bri"),
         ("engram.sim.world:MujocoWorld:gap=late", InvalidInputError, "engram.sim.world:MujocoWorld takes no options"),
         ("tabletp", UnknownNameError, "unknown world 'tabletp'; did you mean 'tabletop'"),
     ):
