@@ -69,8 +69,10 @@ class PeersBenchmark:
 
 
 def core_minutes(card: dict[str, Any]) -> float:
-    """Return the minutes that a training took on all its processes together, from the policy's card."""
-    return float(card["trained_minutes"]) * int(card["processes"])
+    """Return the minutes that a policy's trainings took on all their processes together, from its card: the last one,
+    and those that the card tells of the policy that it started from."""
+    before = core_minutes(card["started_from"]) if "started_from" in card else 0.0
+    return float(card["trained_minutes"]) * int(card["processes"]) + before
 
 
 def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:

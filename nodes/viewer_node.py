@@ -61,7 +61,7 @@ class ViewerNode(EngramNode):
         self.heard_s = 0.0  # when they were
         self.images: dict[str, Image | CompressedImage] = {}  # camera -> newest picture
         self.cameras: set[str] = set()  # those that are subscribed to
-        self.stopped: Bool | None = None
+        self.stopped = ""  # why the robot is stopped; empty: it is not
         self.reports = Reports(config.stale_after_s)
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
         self.newest, self.goal = Newest(), RunningGoal()
@@ -148,7 +148,7 @@ class ViewerNode(EngramNode):
         self.goal.judged(messages.verdict_from_msg(msg))
 
     def _on_stopped(self, msg: Bool) -> None:
-        self.stopped = msg
+        self.stopped = "the Nodes tab says why, at safety_node" if msg.data else ""
 
     def _on_diagnostics(self, msg: DiagnosticArray) -> None:
         for full_name, said in messages.conditions_from_msg(msg):
@@ -168,16 +168,13 @@ class ViewerNode(EngramNode):
         if not self.page.visitors:
             return
         images, self.images = self.images, {}
-        cameras: list[Callable[[], None]] = [partial(self._show_camera, *one) for one in images.items()]
-        for show in (self._show_stopped, self._show_joints, *cameras, self.graph.refresh, self._show_reports):
+        shows: list[Callable[[], None]] = [partial(self._show_camera, *one) for one in images.items()]
+        shows += [partial(self.page.show_stopped, self.stopped), self._show_joints, self.graph.refresh]
+        for show in (*shows, self._show_reports):
             try:
                 show()
             except Exception as error:
                 self.report("page", error)
-
-    def _show_stopped(self) -> None:
-        if self.stopped is not None:
-            self.page.show_stopped("the Nodes tab says why, at safety_node" if self.stopped.data else "")
 
     def _show_joints(self) -> None:
         if self.joints is not None:

@@ -156,6 +156,7 @@ class Relighting:
             "frames": len(self.frames),
             "keypoints_off_px": errors,
             "trained_minutes": minutes,
+            "processes": 1,
             "commit": commit(),
             "started_from": {name: value for name, value in card.items() if name not in kept},
         }

@@ -70,7 +70,9 @@ def test_a_training_that_ends_by_itself_is_an_error(config, tmp_path):
 
 
 def test_minutes_count_on_every_core_and_ours_is_ahead_by_the_difference_of_means():
-    assert core_minutes({"trained_minutes": 40.0, "processes": 2}) == 80.0
+    first = {"trained_minutes": 40.0, "processes": 2}
+    assert core_minutes(first) == 80.0
+    assert core_minutes({"trained_minutes": 10.0, "processes": 1, "started_from": first}) == 90.0
     tasks = (*SUITES["memory"], *SUITES["tabletop"])
     ours, theirs = ({task: wilson(won, 10) for task in tasks} for won in (9, 6))
     rows = {row["name"]: row for row in suite_figures("act", theirs, ours)}
