@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,8 @@ class LightBenchmark:
 def measure(config: LightBenchmark) -> dict[str, dict[str, Any]]:
     """Return for each policy, also before it was taught, what each condition comes to."""
     names = [Path(policy).name for policy in config.policies]
+    if len(set(names)) < len(names):
+        raise InvalidInputError(f"LightBenchmark.policies: {', '.join(names)}, expected folders of different names")
     arms = dict(zip(names, config.policies, strict=True))
     arms |= dict(zip((name + BEFORE for name in names), config.before, strict=False))
     return {arm: {name: _condition(config, policy, name) for name in CONDITIONS} for arm, policy in arms.items()}
@@ -80,10 +83,12 @@ def measure(config: LightBenchmark) -> dict[str, dict[str, Any]]:
 def _condition(config: LightBenchmark, policy: str, name: str) -> dict[str, Any]:
     episodes = 1 if config.quick else config.episodes
     acts = fingerprint(checkpoint_folder(policy))
-    code = digest("core/*.py", "perception/**/*.py", "memory/**/*.py", "policies/**/*.py", "sim/**/*.py")
-    key = {"policy": acts, "code": code, "condition": name, "episodes": episodes}
-    if config.progress.exists():
-        for line in config.progress.read_text().splitlines():
+    rooms = ("core", "perception", "memory", "policies", "sim", "runtime", "validation")
+    code = digest(*(f"{room}/**/*.py" for room in rooms))
+    key = {"policy": acts, "code": code, "condition": name, "told": CONDITIONS[name], "episodes": episodes}
+    lines = config.progress.read_text().splitlines() if config.progress.exists() else []
+    for line in lines:
+        with suppress(json.JSONDecodeError):  # of a run that was killed while it wrote
             known: dict[str, Any] = json.loads(line)
             if key.items() <= known.items():
                 return known
@@ -92,7 +97,7 @@ def _condition(config: LightBenchmark, policy: str, name: str) -> dict[str, Any]
     found = key | json.loads(report.to_json())
     config.progress.parent.mkdir(parents=True, exist_ok=True)
     with config.progress.open("a") as out:
-        out.write(json.dumps(found) + "\n")
+        out.write("\n" * bool(lines) + json.dumps(found))  # whatever was written before ends here
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from engram.benchmarks.result_files import ResultFile, percent, samples, table, target
@@ -12,6 +14,7 @@ from engram.sim.tasks import SUITES
 
 Results = Mapping[str, ResultFile]
 
+CHECKPOINTS = Path(__file__).resolve().parent.parent / "policies" / "checkpoints"
 ARMS = {
     "ours": "`memory`, then shipped",
     "bank": "bank",
@@ -42,6 +45,16 @@ CONDITIONS = {
     "new_colours": "colors never seen in training",
     "most_alternatives": "the most alternatives a task has",
 }
+
+
+def before_relight(result: ResultFile) -> list[str]:
+    """Say so where ``result`` was measured with a shipped policy as it was before it was taught other light."""
+    measured = result.content["subject"].partition("engram_vla-")[2][:12]
+    for path in sorted(CHECKPOINTS.glob("*/card.json")):
+        if measured and json.loads(path.read_text()).get("started_from", {}).get("sha256", "").startswith(measured):
+            name = path.parent.name
+            return [f"Measured before the camera encoders of `{name}` were taught [other light](#other-light).", ""]
+    return []
 
 
 def evaluation(result: ResultFile) -> list[str]:
@@ -84,6 +97,7 @@ def every_task(results: Results) -> list[str]:
         "without a memory could do. *Chance*, in [the table of sequence memories](#which-sequence-memory), is the",
         "success of who guesses the cue and then acts perfectly.",
         "",
+        *before_relight(results["eval_engram"]),
         *table(("task", "success", "n", "without"), rows),
     ]
 
@@ -111,6 +125,7 @@ def swapped_words(results: Results) -> list[str]:
         "The scene stays the same and the instruction names another object. A policy that ignores the words would",
         "still reach the original goal.",
         "",
+        *before_relight(results["eval_engram_swap"]),
     ]
     rows = []
     for name in ("eval_base_swap", "eval_engram_swap"):
@@ -137,8 +152,8 @@ def other_light(results: Results) -> list[str]:
         "The mean of the six tabletop tasks, on the same scenes. *Before*: the same policy before",
         "[`engram relight`](how-to/record_train_evaluate.md#other-light) taught its camera encoders. *Noise*: its",
         "standard deviation, of the range from black to white. *Other looks*: lamps, their direction, the colour of",
-        "the table and a small displacement of the perception camera are drawn for each scene. Target:",
-        f"{judged[0]['target']} of each policy in each light; missed by {missed} of {len(judged)}.",
+        "the table and a small displacement of the perception camera are drawn for each scene. The target of",
+        f"each policy in each light ({judged[0]['target']}) is missed in {missed} of {len(judged)}.",
         "",
         *table(("light", *heads, "n"), rows),
     ]
@@ -163,6 +178,7 @@ def pushed(results: Results) -> list[str]:
     return [
         "The policy `engram`, with its own settings, when the object is pushed while the arm approaches it:",
         "",
+        *before_relight(results["eval_engram_push"]),
         *evaluation(results["eval_engram_push"]),
     ]
 
@@ -248,6 +264,7 @@ def unseen(results: Results) -> list[str]:
         "color and kind are drawn from the seed. Only the scene graph, through `memory/context`, knows where it is:",
         "guessing one of three succeeds in a third. Without it the policy does worse than that.",
         "",
+        *before_relight(results["eval_engram"]),
         *table(
             ("policy `engram`", "with `memory/context`", "without it (`--ablation no_context`)", "n"),
             [[f"`{task}`", percent(given[task]), percent(without[task]), str(given[task]["n"])] for task in tasks],

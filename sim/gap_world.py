@@ -195,6 +195,8 @@ def gap_of_options(world: str, options: str) -> Gap:
     names = [name for name, _ in told]
     if names == ["gap"]:
         return world_gap(told[0][1])
+    if "gap" in names:
+        raise InvalidInputError(f"world {world}:{options}: gap=NAME has all values of a gap, give either it or values")
     nominal = {field.name: getattr(GAPS["none"], field.name) for field in fields(Gap) if field.name not in MOTIONS}
     single = {name: value for name, value in nominal.items() if not isinstance(value, tuple)}
     for name in names:
@@ -206,7 +208,7 @@ def gap_of_options(world: str, options: str) -> Gap:
     for name, text in told:
         try:
             values[name] = type(single[name])(text)
-        except ValueError:
+        except (ValueError, OverflowError):
             kind = "a whole number" if isinstance(single[name], int) else "a number"
             raise InvalidInputError(f"world {world}:{options}: {name}: {text!r}, expected {kind}") from None
     return Gap(**values)

@@ -7,7 +7,6 @@ differs.
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -58,16 +57,18 @@ class Gap:
     def __post_init__(self) -> None:
         for field in fields(self):
             value, several = getattr(self, field.name), isinstance(field.default, tuple)
-            low, high = _RANGES.get(field.name, (-math.inf, math.inf))
+            low, high = _RANGES.get(field.name, (-MOST, MOST))
             numbers = value if several and isinstance(value, tuple) else (value,)
             whole = isinstance(field.default, int)
             kinds = int if whole else int | float
-            fit = all(isinstance(one, kinds) and math.isfinite(one) and low <= one <= high for one in numbers)
+            fit = all(isinstance(one, kinds) and low <= one <= high for one in numbers)
             if not fit or len(numbers) != (3 if several else 1):
                 kind = "three numbers" if several else "a whole number" if whole else "a number"
                 raise InvalidInputError(f"Gap.{field.name}: {value!r}, expected {kind} from {low:g} to {high:g}")
 
 
+MOST = 1e6
+"""Of an angle or a length in a gap."""
 _RANGES = {
     "gain": (0.01, 100.0),
     "deadband": (-1.0, 1.0),

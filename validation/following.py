@@ -31,7 +31,7 @@ MATTERS = {
     "latency_steps": 0.5,
     "dropped": 0.05,
     "damping": 0.1,
-    "brightness": 0.02,
+    "brightness": 0.05,
     "camera_noise": 0.01,
 }
 """What a record tells. A smaller change is none: the gate's trials vary a robot by about as much."""

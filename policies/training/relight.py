@@ -9,6 +9,7 @@ minutes are enough (self-distillation under augmentation; compare SODA, Hansen &
 from __future__ import annotations
 
 import copy
+import math
 import os
 import sys
 import time
@@ -30,7 +31,7 @@ from engram.policies.checkpoint import export, read_card
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, of_shrunk_images
-from engram.policies.opening import Opened, checkpoint_folder, open_policy
+from engram.policies.opening import Opened, files_of, open_policy
 from engram.policies.training.frames import Frames, load_frames, on_device
 from engram.policies.training.processes import keep_freed_memory, training_device
 from engram.policies.training.relight_config import RelightConfig, check, resolved
@@ -48,8 +49,10 @@ NOISY = 0.04
 """Largest standard deviation of the noise of a pixel, of the range from black to white."""
 UNALTERED = 0.15
 """Share of the pictures that stay as they were recorded."""
-HELD_OUT, MEASURED = 0.05, 512
-"""The last share of the frames is not learnt from, and so many of it, drawn, tell how well the encoders see."""
+HELD_OUT, MEASURED = 20, 512
+"""One of so many episodes is not learnt from, and so many of their frames, drawn, tell how well the encoders see."""
+STILL = 1e-3
+"""Least variance of what a camera tells, of its mean square: it may have been covered all the time."""
 WARMUP, EMA, CLIP = 100, 0.998, 1.0
 """Steps in which the learning rate rises, decay of the averaged weights, norm that gradients are clipped to."""
 
@@ -72,11 +75,12 @@ def main(config: RelightConfig) -> dict[str, Any]:
             f"start_from {config.start_from!r}: a policy of type {opened.version.split('-')[0]}, expected engram_vla, "
             "whose camera encoders can be taught"
         )
+    card = read_card(files_of(config.start_from))
     frames = _frames(config, opened)
     lock = WriterLock(Path(config.out))
     try:
         check(config)  # another process may have ended just now
-        return Relighting(config, opened.policy, opened, frames).run()
+        return Relighting(config, opened.policy, opened, frames, card).run()
     finally:
         lock.release()
 
@@ -84,8 +88,11 @@ def main(config: RelightConfig) -> dict[str, Any]:
 class Relighting:
     """The camera encoders of one policy, and those that they learn from."""
 
-    def __init__(self, config: RelightConfig, policy: EngramVLAPolicy, opened: Opened, frames: Frames) -> None:
-        self.config, self.policy, self.opened, self.frames = config, policy, opened, frames
+    def __init__(
+        self, config: RelightConfig, policy: EngramVLAPolicy, opened: Opened, frames: Frames, began: dict[str, Any]
+    ) -> None:
+        """``began``: the card of the policy as it was opened."""
+        self.config, self.policy, self.opened, self.frames, self.began = config, policy, opened, frames, began
         self.device = training_device(config.device)
         self.preprocess = of_shrunk_images(opened.preprocess)
         self.network: EngramVLA = policy.model.to(self.device).eval().requires_grad_(False)
@@ -94,7 +101,7 @@ class Relighting:
         self.averaged = copy.deepcopy(self.taught)
         self.taught.requires_grad_(True)
         self.optimizer = torch.optim.AdamW(self.taught.parameters(), config.learning_rate, weight_decay=0.0)
-        self.learnt = max(1, round((1 - HELD_OUT) * len(frames)))  # frames from here on are held out
+        self.learnt, self.held_out = _parted(frames.last)
 
     def run(self) -> dict[str, Any]:
         """Teach to the last step, export and return what became of it."""
@@ -104,6 +111,8 @@ class Relighting:
             self.update(step)
         self.taught.load_state_dict(self.averaged.state_dict())
         errors = {"before": before, "after": self.error_px(self.taught)}
+        if not math.isfinite(errors["after"]):
+            raise EngramError("what the encoders tell is not finite; nothing was saved; try a lower learning_rate")
         self.policy.to("cpu")
         minutes = round((time.monotonic() - begun) / 60, 1)
         folder = Path(config.out) / "policy"
@@ -119,7 +128,7 @@ class Relighting:
         config = self.config
         rng = np.random.default_rng((config.seed, step))
         torch.manual_seed(int(rng.integers(2**62)))
-        rows = np.sort(rng.integers(0, self.learnt, config.batch_size))
+        rows = np.sort(rng.choice(self.learnt, config.batch_size))
         loss = sum((_distance(seen, told) for seen, told in self._both(self.taught, rows)), torch.zeros(()))
         for group in self.optimizer.param_groups:
             group["lr"] = config.learning_rate * schedule(step, WARMUP, step / config.steps)
@@ -127,7 +136,9 @@ class Relighting:
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.taught.parameters(), CLIP)
         if not (loss.isfinite() and norm.isfinite()):
-            raise EngramError(f"step {step}: the loss or its gradient is not finite; try a lower learning_rate")
+            raise EngramError(
+                f"step {step}: the loss or its gradient is not finite; nothing was saved; try a lower learning_rate"
+            )
         self.optimizer.step()
         with torch.no_grad():
             share = 1 - min(EMA, (1 + step) / (10 + step))
@@ -136,17 +147,18 @@ class Relighting:
 
     @torch.no_grad()
     def error_px(self, encoders: nn.ModuleList) -> float:
-        """Return how far the keypoints of ``encoders`` are off in altered pictures, on average over held-out ones."""
-        torch.manual_seed(self.config.seed)
-        held_out = np.arange(min(self.learnt, len(self.frames) - 1), len(self.frames))
-        rows = np.random.default_rng(self.config.seed).choice(held_out, min(MEASURED, len(held_out)), replace=False)
+        """Return how far the keypoints of ``encoders`` are off in altered pictures, on average over held-out ones and
+        both axes [pixels of the pictures as the policy sees them]."""
+        rng = np.random.default_rng(self.config.seed)
+        torch.manual_seed(int(rng.integers(2**62)))
+        rows = rng.choice(self.held_out, min(MEASURED, len(self.held_out)), replace=False)
         off = [seen - told for seen, told in self._both(encoders, np.sort(rows), keypoints=True)]
         sides = [self.frames.images[camera].shape[-1] for camera in self.network.cameras]
         return round(float(np.mean([float(d.abs().mean()) * side / 2 for d, side in zip(off, sides, strict=True)])), 2)
 
     def card(self, errors: dict[str, float], minutes: float) -> dict[str, Any]:
         """Return what is known of the taught policy: how it was made, and the card of the one that it began with."""
-        config, card = self.config, read_card(checkpoint_folder(self.config.start_from))
+        config, card = self.config, self.began
         kept = {name: card[name] for name in ("tasks", "instructions") if name in card}
         return kept | {
             "policy": self.policy.name,
@@ -178,14 +190,27 @@ class Relighting:
 
 def _distance(seen: Tensor, told: Tensor) -> Tensor:
     """Return the mean square of the difference, of the variance of ``told`` (B, ...) over the batch."""
-    return (seen - told).square().mean() / told.var(0).mean().clamp(min=1e-12)
+    return (seen - told).square().mean() / (told.var(0).mean() + STILL * told.square().mean() + 1e-12)
+
+
+def _parted(last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows to learn from and those of every ``HELD_OUT``-th episode; of a single one, all twice.
+
+    ``last`` (n,): the last frame of each frame's episode.
+    """
+    ends, episode = np.unique(last, return_inverse=True)
+    rows = np.arange(len(last))
+    if len(ends) == 1:
+        return rows, rows
+    held_out = episode % HELD_OUT == min(HELD_OUT, len(ends)) - 1
+    return rows[~held_out], rows[held_out]
 
 
 def in_other_light(pictures: Tensor, strength: float = 1.0) -> Tensor:
     """Return ``pictures`` (B, 3, H, W) uint8, each as by another lamp and camera, on another table; some as they are.
 
-    What is drawn for each picture: brightness, its slope across the picture, the exponent of its curve, the share of
-    each channel, the colour of what has none, and pixel noise. ``strength`` scales all of it.
+    What is drawn for each picture: brightness, its slope across the picture, the exponent of its curve (gamma), the
+    share of each channel, the colour of what has none, and pixel noise. ``strength`` scales how far all of it is drawn.
     """
     b, _, h, w = pictures.shape
     image = pictures.to(torch.float32) / 255

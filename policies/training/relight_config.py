@@ -24,11 +24,11 @@ class RelightConfig:
     cache: str = ""
     """Folder of the decoded frames; empty = beside the dataset."""
     strength: float = 1.0
-    """How far the pictures are altered; 1: up to 1.6 times as bright or as dark, 0: not at all."""
+    """How far the pictures are altered; 1: up to 1.6 times as bright or as dark in their middle, 0: not at all."""
     steps: int = 4_000
     """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
     batch_size: int = 64
-    """Frames a step."""
+    """Frames a step; at least 2."""
     learning_rate: float = 5e-4
     """Peak learning rate of AdamW."""
     device: str = "auto"
@@ -37,9 +37,9 @@ class RelightConfig:
     """Of samples and alterations."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name}: {getattr(self, name)}, expected at least 1")
+        for name, least in (("steps", 1), ("batch_size", 2)):
+            if getattr(self, name) < least:
+                raise InvalidInputError(f"{name}: {getattr(self, name)}, expected at least {least}")
         if not 0 <= self.strength <= 2:
             raise InvalidInputError(f"strength: {self.strength}, expected 0 to 2")
         if not 0 < self.learning_rate < math.inf:

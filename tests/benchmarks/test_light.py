@@ -35,6 +35,9 @@ def test_every_policy_meets_every_condition_and_what_is_known_is_not_measured_ag
     assert list(found) == ["base", "engram", "base_before", "engram_before"]
     assert len(asked) == 2 * len(CONDITIONS)  # the same weights under another name are known
     assert measure(config) == found and len(asked) == 2 * len(CONDITIONS)
+    with config.progress.open("a") as out:
+        out.write('\n{"policy": ')  # killed there
+    assert measure(config) == found and len(asked) == 2 * len(CONDITIONS)
     values = {row["name"]: row["value"] for row in figures(found)}
     assert values["light_base_darker_30"] == 0.0 and values["light_engram_before_as_trained"] == 1.0
     assert len(values) == 4 * len(CONDITIONS)
@@ -57,6 +60,11 @@ def test_the_report_is_written(asked, tmp_path):
     report = json.loads((tmp_path / "light.json").read_text())
     assert report["arms"]["base"]["darker_15"]["mean"]["n"] == 120
     assert {row["name"] for row in report["figures"]} == {f"light_base_{name}" for name in CONDITIONS}
+
+
+def test_two_policies_of_one_name_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="policies: policy, policy, expected folders of different names"):
+        measure(LightBenchmark(policies=("a/policy", "b/policy"), progress=tmp_path / "kept.jsonl"))
 
 
 def test_one_folder_from_before_for_each_policy():

@@ -122,6 +122,7 @@ def test_what_cannot_be_taught_is_named(dataset, policy, tmp_path):
         main(config(dataset, out, tmp_path / "wrong"))
     for fields, message in (
         ({"steps": 0}, "steps: 0, expected at least 1"),
+        ({"batch_size": 1}, "batch_size: 1, expected at least 2"),
         ({"strength": float("nan")}, "strength: nan, expected 0 to 2"),
         ({"learning_rate": 0.0}, "learning_rate: 0.0, expected a finite number above 0"),
         ({"seed": -1}, "seed: -1, expected 0 or more"),
@@ -148,10 +149,30 @@ def test_a_camera_that_the_dataset_lacks_is_named(dataset, policy, tmp_path, mon
         main(config(dataset, tmp_path / "out", policy))
 
 
-def test_a_loss_that_is_not_finite_saves_nothing(dataset, policy, tmp_path):
-    with pytest.raises(EngramError, match="not finite; try a lower learning_rate"):
-        main(config(dataset, tmp_path, policy, learning_rate=1e30))
+@pytest.mark.parametrize("steps", [1, 40])
+def test_what_is_not_finite_is_not_saved(dataset, policy, tmp_path, steps):
+    with pytest.raises(EngramError, match="not finite; nothing was saved; try a lower learning_rate"):
+        main(config(dataset, tmp_path, policy, learning_rate=3e38, steps=steps))
     assert not (tmp_path / "policy").exists()
+
+
+def test_a_camera_that_was_covered_leaves_the_other_its_say():
+    torch.manual_seed(0)
+    covered = torch.ones(8, 4) * 0.3
+    assert float(relight._distance(covered + 1e-3, covered)) < 0.1
+
+
+@pytest.mark.parametrize(("episodes", "held"), [(1, [0]), (2, [1]), (20, [19]), (45, [19, 39])])
+def test_whole_episodes_are_held_out(episodes, held):
+    last = np.repeat(np.arange(2, 3 * episodes, 3), 3)
+    learnt, held_out = relight._parted(last)
+    assert sorted({int(row) // 3 for row in held_out}) == held and len(held_out) == 3 * len(held)
+    assert episodes == 1 or not set(learnt) & set(held_out)
+    assert len(set(learnt) | set(held_out)) == 3 * episodes
+
+
+def test_the_largest_seed_is_none_too_large(dataset, policy, tmp_path):
+    main(config(dataset, tmp_path, policy, steps=1, seed=2**70))
 
 
 def test_the_command_prints_the_folder(dataset, policy, tmp_path, capsys):

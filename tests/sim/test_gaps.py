@@ -258,7 +258,11 @@ def test_a_world_is_named_with_its_gap():
         world = make("tabletop:brightness=0.7,latency_steps=2", BLIND)
         assert isinstance(world, GapWorld) and world.gap == Gap(brightness=0.7, latency_steps=2)
     for spec, error, told in (
-        ("tabletop:gap=late,mass=2", UnknownNameError, "unknown option of world tabletop 'gap'"),
+        ("tabletop:gap=late,mass=2", InvalidInputError, "gap=NAME has all values of a gap, give either it or values"),
+        ("tabletop:front_yaw_deg=inf", InvalidInputError, r"front_yaw_deg: inf, expected a number from -1e[+]06 to"),
+        ("tabletop:mass=nan", InvalidInputError, r"Gap.mass: nan, expected a number from 0.001 to 1000"),
+        ("tabletop:latency_steps=1" + "0" * 400, InvalidInputError, "expected a whole number from 0 to 1000"),
+        ("tabletop:mass=", InvalidInputError, "mass: '', expected a number"),
         ("tabletop:bright=2", UnknownNameError, "'bright'; did you mean 'brightness'[?] valid: brightness, camera"),
         ("tabletop:yaw_deg=2", UnknownNameError, "unknown option of world tabletop 'yaw_deg'"),
         ("tabletop:mass=2,mass=3", InvalidInputError, "mass is given twice"),
