@@ -113,6 +113,11 @@ class Relighting:
         errors = {"before": before, "after": self.error_px(self.taught)}
         if not math.isfinite(errors["after"]):
             raise EngramError("what the encoders tell is not finite; nothing was saved; try a lower learning_rate")
+        if errors["after"] > errors["before"]:
+            raise EngramError(
+                f"keypoints in altered pictures are off by {errors['after']} px, before by {errors['before']}; nothing "
+                "was saved; try more steps or a lower learning_rate"
+            )
         self.policy.to("cpu")
         minutes = round((time.monotonic() - begun) / 60, 1)
         folder = Path(config.out) / "policy"
@@ -233,9 +238,14 @@ def _frames(config: RelightConfig, opened: Opened) -> Frames:
     """Return the frames of the dataset as the policy sees them.
 
     Raises:
-        InvalidInputError: the dataset lacks a camera of the policy.
+        InvalidInputError: the dataset lacks a camera of the policy, or nothing shrinks its pictures.
     """
-    (shrink,) = (step for step in opened.preprocess.steps if isinstance(step, DownsampleImages))
+    steps = [step for step in opened.preprocess.steps if isinstance(step, DownsampleImages)]
+    if len(steps) != 1:
+        raise InvalidInputError(
+            f"start_from {config.start_from!r}: {len(steps)} steps engram_downsample_images before it, expected one"
+        )
+    shrink = steps[0]
     root = Path(os.path.abspath(config.dataset))  # "." has no name, and a link's cache lies beside the link
     cache = Path(config.cache) if config.cache else root.with_name(f"{root.name}.frames{shrink.size}")
     frames = load_frames(root, shrink, cache, opened.policy.config.language_pieces)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engram.core.errors import InvalidInputError
 from engram.core.paths import at_home
+
+MOST_FRAMES = 8192
+"""Of a step: more fit into no usual memory."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class RelightConfig:
     steps: int = 4_000
     """Optimiser steps; the learning rate falls along a cosine to a hundredth over them."""
     batch_size: int = 64
-    """Frames a step; at least 2."""
+    """Frames a step; 2 to 8192."""
     learning_rate: float = 5e-4
     """Peak learning rate of AdamW."""
     device: str = "auto"
@@ -37,13 +39,14 @@ class RelightConfig:
     """Of samples and alterations."""
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch_size", 2)):
-            if getattr(self, name) < least:
-                raise InvalidInputError(f"{name}: {getattr(self, name)}, expected at least {least}")
+        if self.steps < 1:
+            raise InvalidInputError(f"steps: {self.steps}, expected at least 1")
+        if not 2 <= self.batch_size <= MOST_FRAMES:
+            raise InvalidInputError(f"batch_size: {self.batch_size}, expected 2 to {MOST_FRAMES}")
         if not 0 <= self.strength <= 2:
             raise InvalidInputError(f"strength: {self.strength}, expected 0 to 2")
-        if not 0 < self.learning_rate < math.inf:
-            raise InvalidInputError(f"learning_rate: {self.learning_rate}, expected a finite number above 0")
+        if not 0 < self.learning_rate <= 1:
+            raise InvalidInputError(f"learning_rate: {self.learning_rate}, expected above 0, at most 1")
         if self.seed < 0:
             raise InvalidInputError(f"seed: {self.seed}, expected 0 or more")
 
