@@ -41,6 +41,9 @@ def make_mujoco_world(
 
 def _made[T: World](spec: str, contract: type[T], config: WorldConfig | None, robot: RobotConfig) -> T:
     name, options = split_options(spec)
+    shipped, colon, _ = spec.partition(":")
+    if colon and shipped in WORLDS and not options:
+        raise InvalidInputError(f"world {spec!r}: expected {shipped}, {shipped}:gap=NAME or {shipped}:brightness=0.7")
     if not options:
         return _checked(resolve("world", spec, WORLDS, contract, config=config, robot=robot))  # type: ignore[arg-type]
     if name not in WORLDS:

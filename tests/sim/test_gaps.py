@@ -262,6 +262,8 @@ def test_a_world_is_named_with_its_gap():
         ("tabletop:front_yaw_deg=inf", InvalidInputError, r"front_yaw_deg: inf, expected a number from -1e[+]06 to"),
         ("tabletop:mass=nan", InvalidInputError, r"Gap.mass: nan, expected a number from 0.001 to 1000"),
         ("tabletop:latency_steps=1" + "0" * 400, InvalidInputError, "expected a whole number from 0 to 1000"),
+        ("tabletop:late", InvalidInputError, "'tabletop:late': expected tabletop, tabletop:gap=NAME or tabletop:bri"),
+        ("tabletop:", InvalidInputError, "'tabletop:': expected tabletop, tabletop:gap=NAME or tabletop:brightness"),
         ("tabletop:mass=", InvalidInputError, "mass: '', expected a number"),
         ("tabletop:bright=2", UnknownNameError, "'bright'; did you mean 'brightness'[?] valid: brightness, camera"),
         ("tabletop:yaw_deg=2", UnknownNameError, "unknown option of world tabletop 'yaw_deg'"),
