@@ -3,7 +3,7 @@
     python -m engram.benchmarks.light [--before runs/before/base runs/before/engram]
 
 The six tabletop tasks, the same scenes under every condition. ``before`` are folders of the same policies as they were
-before ``engram relight`` taught them, such as ``git archive COMMIT policies/checkpoints`` holds. Each condition is kept
+before ``engram relight`` taught them: ``git archive c57aaa03 policies/checkpoints`` has them. Each condition is kept
 in ``progress`` as it ends: a run that was broken off goes on there. The last line is JSON, which also goes to
 benchmarks/results/light.json.
 """

@@ -1,4 +1,6 @@
-"""The shipped policy ``engram`` by one command: demonstrations recorded and merged, one training.
+"""The policy ``engram`` by one command: demonstrations recorded and merged, one training.
+
+The shipped one was then taught other light by ``engram relight``; its card has those commands.
 
     python -m engram.benchmarks.train_engram [--work runs/engram]
 

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from engram.core.ports import free_port
 from engram.core.robot import PANDA_2F85
 from engram.core.types import ActionChunk, EpisodeStatus, GraphUpdate, SceneEdge, Verdict
 from engram.nodes import messages, qos
+from engram.nodes.viewer_node import ViewerNode
 from engram.runtime.policy_notes import POLICIES, POLICY_DRIVES
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import ActionChunk as ActionChunkMsg
@@ -201,6 +203,25 @@ def answers(page: str) -> bool:
 
 def banner(browser: Chromium) -> str:
     return str(browser.js("(b => b ? b.innerText : '')(document.getElementById('engram-banner'))"))
+
+
+def test_a_stop_that_the_page_failed_to_show_is_shown_again() -> None:
+    shown: list[str] = []
+    problems: list[Exception] = []
+
+    def show_stopped(reason: str) -> None:
+        shown.append(reason)
+        if len(shown) == 1:
+            raise RuntimeError("deque mutated during iteration")
+
+    nothing = SimpleNamespace(refresh=lambda: None)
+    node: Any = SimpleNamespace(page=SimpleNamespace(visitors=1, show_stopped=show_stopped), images={}, graph=nothing,
+                                report=lambda _, error: problems.append(error), _show_camera=print,
+                                _show_joints=nothing.refresh, _show_reports=nothing.refresh)  # fmt: skip
+    ViewerNode._on_stopped(node, Bool(data=True))
+    for _ in range(2):
+        ViewerNode._refresh(node)
+    assert shown == ["the Nodes tab says why, at safety_node"] * 2 and len(problems) == 1
 
 
 @pytest.mark.ros

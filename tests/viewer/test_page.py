@@ -83,6 +83,7 @@ def test_rooms_relations_and_robots_are_drawn_and_go_with_their_nodes(page: View
 
 @pytest.mark.filterwarnings("ignore:Attempted to remove already removed node")
 def test_a_graph_that_could_not_be_drawn_is_drawn_by_the_next_call(page: ViewerPage, monkeypatch) -> None:
+    """The page's library lets a removal that failed half-way be tried again: the node of the page relies on that."""
     graph = kitchen_graph()
     page.show_graph(graph)
     third = page._scene._drawn[-3]
@@ -95,6 +96,22 @@ def test_a_graph_that_could_not_be_drawn_is_drawn_by_the_next_call(page: ViewerP
     kinds = ("object/", "room/", "place/", "agent/", "relations")
     assert set(drawn(page)) == {name for name in left if any(kind in name for kind in kinds)}
     assert set(drawn(page)) == {"/memory/object/1", "/memory_labels/object/1"}
+
+
+class Unheard:
+    """A button that the page's library fails to change."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise RuntimeError("deque mutated during iteration")
+
+
+def test_a_stop_that_could_not_be_shown_is_shown_by_the_next_call(page: ViewerPage) -> None:
+    button, page._safety._release = page._safety._release, Unheard()
+    with pytest.raises(RuntimeError):
+        page.show_stopped("safety/stop was called")
+    page._safety._release = button
+    page.show_stopped("safety/stop was called")
+    assert button.color == "green" and "STOPPED (safety/stop was called)" in html.unescape(page._banner._html.content)
 
 
 def test_an_instruction_is_not_sent_while_the_robot_is_stopped(page: ViewerPage, asked: list) -> None:
