@@ -53,6 +53,9 @@ HELD_OUT, MEASURED = 20, 512
 """One of so many episodes is not learnt from, and so many of their frames, drawn, tell how well the encoders see."""
 STILL = 1e-3
 """Least variance of what a camera tells, of its mean square: it may have been covered all the time."""
+AS_SAID, OTHERWISE = 0.4, 0.25
+"""Share of the pictures that are seen under the dataset's own words, and how far what the network makes of other words
+strays at most, of its root mean square."""
 WARMUP, EMA, CLIP = 100, 0.998, 1.0
 """Steps in which the learning rate rises, decay of the averaged weights, norm that gradients are clipped to."""
 
@@ -161,6 +164,17 @@ class Relighting:
         sides = [self.frames.images[camera].shape[-1] for camera in self.network.cameras]
         return round(float(np.mean([float(d.abs().mean()) * side / 2 for d, side in zip(off, sides, strict=True)])), 2)
 
+    def _words(self, embeddings: Tensor) -> Tensor:
+        """Return what the network makes of instructions (B, n): (B, d); of most, on the way to another or elsewhere.
+
+        The encoders hear the words (FiLM). Taught under those of the dataset alone they would see worse under others.
+        """
+        b = len(embeddings)
+        share, stray, said = (torch.rand(b, 1, device=embeddings.device) for _ in range(3))
+        mixed = self.network.words(torch.lerp(embeddings, embeddings[torch.randperm(b)], share))
+        blur = OTHERWISE * stray * mixed.square().mean().sqrt() * torch.randn_like(mixed)
+        return torch.where(said < AS_SAID, self.network.words(embeddings), mixed + blur)
+
     def card(self, errors: dict[str, float], minutes: float) -> dict[str, Any]:
         """Return what is known of the taught policy: how it was made, and the card of the one that it began with."""
         config, card = self.config, self.began
@@ -184,7 +198,7 @@ class Relighting:
         shown, cameras = self.frames.shown(rows), self.network.cameras
         altered = {camera: in_other_light(shown[camera], self.config.strength) for camera in cameras}
         recorded, seen = (on_device(self.preprocess({**shown, **new}), self.device) for new in ({}, altered))
-        words = self.network.words(recorded[LANGUAGE_KEY])
+        words = self._words(recorded[LANGUAGE_KEY])
         pairs: list[tuple[Tensor, Tensor]] = []
         for learner, own, camera in zip(encoders, self.own, cameras, strict=True):
             with torch.no_grad():
