@@ -53,7 +53,9 @@ class EvalConfig:
     scripted experts; ``guess``: experts that guess the cue; ``oracle_state``: experts that replan as seldom as a
     policy."""
     episodes: int = 50
-    """Episodes a task, seeds 0 .. episodes - 1 (training uses 100000 and up)."""
+    """Episodes a task."""
+    first_seed: int = 0
+    """Seeds are first_seed .. first_seed + episodes - 1 (training uses 100000 and up)."""
     tasks: tuple[str, ...] = ()
     """Which tasks or suites (tabletop, memory, unseen, all), as in shell_touch:delay=20,alternatives=4, or
     package.module:attribute of your own; default: tabletop."""
@@ -98,21 +100,18 @@ def evaluate(config: EvalConfig) -> int:
     robot = make_robot(config.robot)
     tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
     path = writable("EvalConfig.output", config.output)
+    seeds: evaluation.Seeds = {"episodes": config.episodes, "first_seed": config.first_seed}
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
         guess = config.policy == "guess"
-        report = evaluation.evaluate_experts(
-            tasks, episodes=config.episodes, guess=guess, world=config.world, robot=robot
-        )
+        report = evaluation.evaluate_experts(tasks, **seeds, guess=guess, world=config.world, robot=robot)
     elif config.policy == "oracle_state":
-        report = evaluation.evaluate_oracle_state(
-            tasks, episodes=config.episodes, execute_steps=config.execute_steps, robot=robot
-        )
+        report = evaluation.evaluate_oracle_state(tasks, **seeds, execute_steps=config.execute_steps, robot=robot)
     else:
         report = evaluation.evaluate_checkpoint(
             config.policy,
             tasks,
-            episodes=config.episodes,
+            **seeds,
             swap=config.swap,
             held_out=config.held_out,
             ablation=config.ablation,

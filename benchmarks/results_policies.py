@@ -153,7 +153,7 @@ def other_light(results: Results) -> list[str]:
         "[`engram relight`](how-to/record_train_evaluate.md#other-light) taught its camera encoders. *Noise*: its",
         "standard deviation, of the range from black to white. *Other looks*: lamps, their direction, the colour of",
         "the table and a small displacement of the perception camera are drawn for each scene. How the teaching alters",
-        "pictures was chosen on these scenes: that row is somewhat optimistic for `base`. The target of",
+        "pictures was chosen on other scenes. The target of",
         f"each policy in each light ({judged[0]['target']}) is missed in {missed} of {len(judged)}.",
         "",
         *table(("light", *heads, "n"), rows),

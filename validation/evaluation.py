@@ -8,9 +8,9 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 from rich.console import Console
@@ -46,6 +46,13 @@ class Runner(Protocol):
         ...
 
 
+class Seeds(TypedDict):
+    """Which seeds of each task are run: first_seed .. first_seed + episodes - 1."""
+
+    episodes: int
+    first_seed: int
+
+
 @dataclass(frozen=True)
 class Report:
     """Success per task and their unweighted mean, with every episode behind them."""
@@ -68,9 +75,7 @@ class Report:
 
     def table(self) -> Table:
         """Return the report as a table for the terminal."""
-        first, number = self.seeds
-        title = f"{self.subject}, seeds {first} to {first + number - 1} of each task"
-        table = Table("task", "success", "95 % interval", "n", "steps", title=title)
+        table = Table("task", "success", "95 % interval", "n", "steps", title=_titled(self))
         for name, rate in {**self.per_task, "mean": self.mean}.items():
             steps = self.mean_steps.get(name, float("nan"))
             shown = f"{steps:.1f}" if np.isfinite(steps) else ""
@@ -171,7 +176,7 @@ def evaluate_experts(
     """Run the scripted experts without rendering; with ``guess`` those that guess the cue instead of remembering it."""
     made = make_mujoco_world(world, WorldConfig(profile="none"), robot)
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
-    subject = "guessing experts" if guess else "experts"
+    subject = ("guessing experts" if guess else "experts") + _unlike(world)
     report = measure(ExpertRunner(made, expert_for), subject, tasks, episodes, first_seed, progress)
     made.close()
     return report
@@ -278,6 +283,8 @@ class SwapReport:
     """Swapped instruction, judged by the swapped goal."""
     original_goal: dict[str, Rate]
     """Swapped instruction, judged by the original goal."""
+    seeds: tuple[int, int]
+    """First seed and number of seeds per task."""
 
     def to_json(self) -> str:
         """Return the report as one line of JSON."""
@@ -285,7 +292,7 @@ class SwapReport:
 
     def table(self) -> Table:
         """Return the report as a table for the terminal."""
-        table = Table("task", "own words", "other words, their goal", "other words, own goal", title=self.subject)
+        table = Table("task", "own words", "other words, their goal", "other words, own goal", title=_titled(self))
         for task in self.unswapped:
             kinds = (self.unswapped, self.swapped_goal, self.original_goal)
             table.add_row(task, *(f"{kind[task].rate:.3f} of {kind[task].n}" for kind in kinds))
@@ -317,8 +324,10 @@ def evaluate_swap(
         counts[task][0] += original.oracle_success
         counts[task][1] += swapped.oracle_success
         counts[task][2] += watch.reached
-    rates = [{task: wilson(c[i], episodes) for task, c in counts.items()} for i in range(3)]
-    return SwapReport(subject, *rates)
+    unswapped, swapped_goal, original_goal = (
+        {task: wilson(c[i], episodes) for task, c in counts.items()} for i in range(3)
+    )
+    return SwapReport(subject, unswapped, swapped_goal, original_goal, (first_seed, episodes))
 
 
 class GoalWatch:
@@ -351,6 +360,7 @@ def evaluate_oracle_state(
     tasks: Sequence[str] = tuple(TASKS),
     *,
     episodes: int = 50,
+    first_seed: int = 0,
     execute_steps: int = 0,
     robot: RobotConfig = PANDA_2F85,
 ) -> Report:
@@ -359,11 +369,14 @@ def evaluate_oracle_state(
     Args:
         tasks: names.
         episodes: per task.
+        first_seed: of each task.
         execute_steps: control steps between two decisions; 0 = the policy's own; 4 for scripted experts.
         robot: that acts.
     """
     world = MujocoWorld(WorldConfig(profile="none"), robot)
-    report = evaluate(PrivilegedPolicy(world, execute_steps or 4), world, tasks, episodes=episodes)
+    report = evaluate(
+        PrivilegedPolicy(world, execute_steps or 4), world, tasks, episodes=episodes, first_seed=first_seed
+    )
     world.close()
     return report
 
@@ -373,6 +386,7 @@ def evaluate_checkpoint(
     tasks: Sequence[str] = tuple(TASKS),
     *,
     episodes: int = 50,
+    first_seed: int = 0,
     swap: bool = False,
     held_out: bool = False,
     ablation: str = "",
@@ -391,6 +405,7 @@ def evaluate_checkpoint(
         checkpoint: a name or a folder, as ``engram.policies.load_policy`` takes it, or ``package.module:attribute``.
         tasks: names.
         episodes: per task.
+        first_seed: seeds are first_seed .. first_seed + episodes - 1, below the training seeds.
         swap: run the instruction-swap evaluation instead.
         held_out: use wordings that training never used.
         ablation: spoil what its memory reads: zeroed, swapped (with the episode before), noise; or no_context: it is
@@ -429,11 +444,22 @@ def evaluate_checkpoint(
     settings = WorldConfig(profile="fast", depth=loaded.reads_context)
     made = make_world(world, settings.with_random_looks() if randomise_looks else settings, robot)
     runtime = make_runtime(subject, made, detector)
+    seeds: Seeds = {"episodes": episodes, "first_seed": first_seed}
     report: Report | SwapReport
     if swap:
         name = f"policy {subject.version}"
-        report = evaluate_swap(runtime.run_episode, _simulated(made), name, tasks, episodes=episodes)
+        report = evaluate_swap(runtime.run_episode, _simulated(made), name, tasks, **seeds)
     else:
-        report = evaluate(subject, made, tasks, episodes=episodes, runtime=runtime, held_out=held_out, push=push)
+        report = evaluate(subject, made, tasks, **seeds, runtime=runtime, held_out=held_out, push=push)
     made.close()
-    return report
+    return replace(report, subject=report.subject + _unlike(world, randomise_looks))
+
+
+def _titled(report: Report | SwapReport) -> str:
+    first, number = report.seeds
+    return f"{report.subject}, seeds {first} to {first + number - 1} of each task"
+
+
+def _unlike(world: str, randomise_looks: bool = False) -> str:
+    """Return what a report adds to its subject where the world is not the shipped one."""
+    return f", world {world}" * (world != "tabletop") + ", drawn looks" * randomise_looks

@@ -1,5 +1,6 @@
 """Counting, seeds and the instruction swap, with runners whose outcome is known beforehand."""
 
+import functools
 import json
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from engram.validation.evaluation import (
     evaluate,
     evaluate_checkpoint,
     evaluate_experts,
+    evaluate_oracle_state,
     evaluate_swap,
     measure,
 )
@@ -99,6 +101,26 @@ def test_a_policy_that_acts_like_the_expert_does_what_the_expert_does(world: Muj
 def test_a_policy_of_ones_own_replans_as_it_does(option: dict) -> None:
     with pytest.raises(InvalidInputError, match="not for mine:POLICY, which says itself how its chunks follow"):
         evaluate_checkpoint("mine:POLICY", ("reach",), episodes=1, **option)
+
+
+@pytest.mark.parametrize(
+    ("run", "where", "subject"),
+    [
+        (evaluate_experts, {}, "experts"),
+        (evaluate_experts, {"world": "tabletop:mass=1.5", "guess": True}, "guessing experts, world tabletop:mass=1.5"),
+        (evaluate_oracle_state, {}, "policy oracle_state"),
+        (functools.partial(evaluate_checkpoint, "base"), {}, "policy engram_vla-"),
+        (
+            functools.partial(evaluate_checkpoint, "base"),
+            {"world": "tabletop:brightness=0.8", "randomise_looks": True},
+            ", world tabletop:brightness=0.8, drawn looks",
+        ),
+    ],
+)
+def test_a_report_names_its_seeds_and_its_world(run, where: dict, subject: str) -> None:
+    report = run(("reach",), episodes=1, first_seed=31, **where)
+    assert report.seeds == (31, 1) and subject in report.subject
+    assert ("world" in report.subject) == ("world" in where)
 
 
 class DeafReach(ReachExpert):
