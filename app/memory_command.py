@@ -48,9 +48,9 @@ class Query(StoreArgument):
     """Only within ``radius`` of this place [m]."""
     radius: float = 1.0
     """See ``near`` [m]."""
-    robot: tuple[float, float, float] | None = None
+    robot_at: tuple[float, float, float] | None = None
     """Where a search begins [m]: the advice on where to look takes the way into account. Default: where the memory's
-    own robot was seen to stand, if it can drive."""
+    own robot was seen to stand, if its base can move."""
     snapshot: str = ""
     """Ask a past snapshot instead of the newest."""
     json: bool = False
@@ -192,7 +192,7 @@ def query(config: Query, path: Path) -> None:
     wanted = wanted.refined(
         place=np.array(config.near) if config.near else None,
         radius_m=config.radius if config.near else float("inf"),
-        robot_place=np.array(config.robot) if config.robot else None,
+        robot_place=np.array(config.robot_at) if config.robot_at else None,
     )
     answer = memory.query(wanted)
     if config.json:

@@ -25,7 +25,7 @@ BEGIN, END = "<!-- results: written by python -m engram.benchmarks.results_page 
 EXPERT = "scripted expert that sees the simulator's state"
 MOVED = "pick_place_on_front_moved"
 PRACTISED = "a cube into the bin: camera moved, then 100 episodes of practice (the method was designed on this case)"
-ALIKE = "twelve memory tasks, memories trained alike, by a recipe that was found with ours"
+ALIKE = "twelve memory tasks, memories trained alike"
 
 Results = Mapping[str, ResultFile]
 Section = Callable[[Results], list[str]]

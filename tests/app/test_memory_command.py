@@ -304,7 +304,7 @@ def test_the_search_that_is_advised_is_told_in_words_and_as_json(tmp_path, capsy
     memory.update(view([thing("red cup", (0.4, 9.0, 0.02))], SECOND))
     memory.commit()
     memory.close()
-    asked = ("query", "--store", tmp_path, "where is the green spoon", "--robot", "0.5", "4", "0")
+    asked = ("query", "--store", tmp_path, "where is the green spoon", "--robot-at", "0.5", "4", "0")
     said = engram(capsys, *asked)[1].splitlines()
     assert said[-2].startswith("Look at the sideboard")
     stops = re.fullmatch(
