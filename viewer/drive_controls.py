@@ -23,7 +23,8 @@ TOLD = (
     ("failed", "It went wrong", "End the instruction as failed, for the learner."),
 )
 """What a visitor says of the instruction that is carried out: name, label and hint of a button."""
-HOW_TO_RELEASE = 'To let it move again, press "Release stop" (service safety/reset). A goal that still runs goes on at once.'
+GOES_ON = "A goal that still runs goes on at once."
+HOW_TO_RELEASE = f'To let it move again, press "Release stop" (service safety/reset). {GOES_ON}'
 
 
 class SafetyControls:
@@ -34,7 +35,7 @@ class SafetyControls:
         self._stop = gui.add_button("STOP", color="red", icon=viser.Icon.HAND_STOP,
                                     hint="Stop at once and hold until released (service safety/stop).")  # fmt: skip
         self._release = gui.add_button("Release stop", color="gray", icon=viser.Icon.PLAYER_PLAY,
-                                       hint="Let the robot move again (service safety/reset). A goal that runs goes on.")  # fmt: skip
+                                       hint=f"Let the robot move again (service safety/reset). {GOES_ON}")  # fmt: skip
         self._goal = gui.add_html("")  # below the buttons: as it grows, they stay where they are
         self.show_goal(RunningGoal().html())
         self._stop.on_click(lambda _: actions.stop())
