@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tyro
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from engram.app.options import chosen, writable
 from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.paths import check_apart
 from engram.core.provenance import commit, machine
 from engram.core.registry import is_spec, make_robot
 
@@ -99,6 +101,8 @@ def evaluate(config: EvalConfig) -> int:
     _check_options(config)
     robot = make_robot(config.robot)
     tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
+    if config.output and config.policy not in SCRIPTED and (Path(config.policy) / "config.json").is_file():
+        check_apart("EvalConfig.output", config.output, {"the policy": config.policy})
     path = writable("EvalConfig.output", config.output)
     seeds: evaluation.Seeds = {"episodes": config.episodes, "first_seed": config.first_seed}
     report: evaluation.Report | evaluation.SwapReport

@@ -27,6 +27,15 @@ MOVED = "pick_place_on_front_moved"
 PRACTISED = "a cube into the bin: camera moved, then 100 episodes of practice (the method was designed on this case)"
 ALIKE = "twelve memory tasks, memories trained alike"
 
+NOTES = {
+    "Judging and learning": (
+        "This chapter was measured with `base` and `engram` as they were before they were taught",
+        "[other light](#other-light): today's weights give other figures.",
+        "",
+    )
+}
+"""What is said at the head of a chapter."""
+
 Results = Mapping[str, ResultFile]
 Section = Callable[[Results], list[str]]
 
@@ -115,7 +124,7 @@ def page(results: Results) -> str:
     lines = [HEAD]
     used: set[str] = set()
     for chapter, sections in CHAPTERS.items():
-        lines += [f"## {chapter}", ""]
+        lines += [f"## {chapter}", "", *NOTES.get(chapter, ())]
         for title, (write, names) in sections.items():
             if not set(names) <= results.keys():
                 continue  # not measured yet

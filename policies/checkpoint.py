@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 WEIGHTS = "model.safetensors"
 CARD = "card.json"
+STATE, PROGRESS = "state.safetensors", "progress.json"
+"""Of a training that can be resumed."""
+REPLACED = ".replaced"
+"""Ends the name of a folder in the instant between its being moved away and its successor's taking its place."""
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64", torch.bool: "BOOL"}
 
 
@@ -53,9 +57,7 @@ def read_weights(path: Path, model: nn.Module, fresh: Sequence[str] = ()) -> dic
             tensors = {name: file.get_tensor(name) for name in expected}
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"{path}: not a readable safetensors file: {error}") from None
-    for name, tensor in tensors.items():
-        if not torch.isfinite(tensor).all():
-            raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
+    _check_finite(path, tensors)
     return tensors | kept
 
 
@@ -75,16 +77,11 @@ def _check_header(path: Path, name: str, header: Any, expected: Tensor) -> None:
 
 def load_weights(policy: Any, path: Path) -> None:
     """Load ``path`` into a LeRobot ``policy``, under the names that LeRobot has had for its tensors."""
-    try:
-        tensors = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise WeightsError(f"{path}: not a readable safetensors file: {error}") from None
+    tensors = _read_tensors(path)
     if hasattr(policy, "_fix_pytorch_state_dict_keys"):  # openpi's names, in older files of pi0
         tensors = policy._fix_pytorch_state_dict_keys(tensors, policy.config)
         tensors = {k if k.startswith("model.") else f"model.{k}": v for k, v in tensors.items()}
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
+    _check_finite(path, tensors)
     try:
         missing, unknown = policy.load_state_dict(tensors, strict=False)
     except RuntimeError as error:
@@ -93,6 +90,19 @@ def load_weights(policy: Any, path: Path) -> None:
     for kind, names in (("lacks", missing), ("has unknown", sorted(unknown))):
         if names:
             raise WeightsError(f"{path}: {kind} tensor {names[0]!r} ({len(names)} in all)")
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def _check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise WeightsError(f"{path}: tensor {name!r} holds a value that is not finite")
 
 
 def _tied(policy: nn.Module, loaded: dict[str, Tensor]) -> set[str]:
@@ -115,6 +125,11 @@ def fingerprint(folder: Path) -> str:
     for path in sorted({*folder.glob("*.json"), *folder.glob("*.safetensors")} - {folder / CARD}):
         total.update(f"{path.name} {sha256(path)}\n".encode())
     return total.hexdigest()[:12]
+
+
+def size(tensors: Iterable[Tensor]) -> int:
+    """Return how many bytes ``tensors`` take in a file."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def export(
@@ -165,8 +180,8 @@ def save_training_state(
         tensors |= {f"carried.{rank}.{k}": v.contiguous() for k, v in state.items()}
     with _replacing(out / "resume") as fresh:
         fresh.mkdir(parents=True)
-        save_file(tensors, fresh / "state.safetensors")
-        (fresh / "progress.json").write_text(json.dumps(progress))
+        save_file(tensors, fresh / STATE)
+        (fresh / PROGRESS).write_text(json.dumps(progress))
 
 
 def load_training_state(
@@ -175,24 +190,38 @@ def load_training_state(
     """Restore what :func:`save_training_state` wrote; return the progress and what the streams of ``rank`` remember.
 
     Raises:
-        WeightsError: there is no checkpoint in ``out``, or one of another network.
+        WeightsError: there is no checkpoint in ``out``, or one that is damaged or of another network.
     """
-    path = out / "resume" / "state.safetensors"
-    if not path.exists():
-        raise WeightsError(f"{path}: no checkpoint to resume from")
-    tensors = load_file(path)
-    try:
-        policy.load_state_dict(_with_prefix(tensors, "policy."))
-        ema.load_state_dict(_with_prefix(tensors, "ema."))
-    except RuntimeError as error:
-        raise WeightsError(f"{path}: of another network: {str(error).splitlines()[-1].strip()}") from None
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in _with_prefix(tensors, "optimizer.").items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = tensor
+    path = out / "resume" / STATE
+    tensors = _read_tensors(path)
+    for part, network in (("policy.", policy), ("ema.", ema)):
+        weights = _with_prefix(tensors, part)
+        _check_finite(path, weights)
+        try:
+            network.load_state_dict(weights)
+        except RuntimeError as error:
+            raise WeightsError(f"{path}: of another network: {str(error).splitlines()[-1].strip()}") from None
+    state = _optimizer_state(path, _with_prefix(tensors, "optimizer."), optimizer)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
-    progress = json.loads((out / "resume" / "progress.json").read_text())
+    progress = json.loads((out / "resume" / PROGRESS).read_text())
     return progress, _with_prefix(tensors, f"carried.{rank}.")
+
+
+def _optimizer_state(
+    path: Path, tensors: dict[str, Tensor], optimizer: torch.optim.Optimizer
+) -> dict[int, dict[str, Tensor]]:
+    """Return ``tensors`` as AdamW keeps them, of each parameter that has had a gradient; it checks none of them."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for i, parameter in enumerate(parameters):
+        wanted = {f"{i}.step": torch.Size(), f"{i}.exp_avg": parameter.shape, f"{i}.exp_avg_sq": parameter.shape}
+        if there := {name: tensors.pop(name) for name in wanted if name in tensors}:
+            if {name: tensor.shape for name, tensor in there.items()} != wanted:
+                raise WeightsError(f"{path}: what it has of optimizer.{i} does not fit {(*parameter.shape,)}")
+            state[i] = {name.partition(".")[2]: tensor for name, tensor in there.items()}
+    if tensors:
+        raise WeightsError(f"{path}: has unknown tensor 'optimizer.{sorted(tensors)[0]}' ({len(tensors)} in all)")
+    return state
 
 
 def _with_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -205,7 +234,7 @@ def _replacing(folder: Path) -> Iterator[Path]:
     an instant neither. Where it cannot be written, nothing of it is left."""
     for left in folder.parent.glob(f"{folder.name}.*.partial"):  # by processes that were killed
         shutil.rmtree(left)
-    fresh, old = folder.with_name(f"{folder.name}.{os.getpid()}.partial"), folder.with_name(f"{folder.name}.old")
+    fresh, old = folder.with_name(f"{folder.name}.{os.getpid()}.partial"), folder.with_name(folder.name + REPLACED)
     try:
         yield fresh
         shutil.rmtree(old, ignore_errors=True)
@@ -213,6 +242,8 @@ def _replacing(folder: Path) -> Iterator[Path]:
             folder.rename(old)
         fresh.rename(folder)
     except (OSError, SafetensorError) as error:  # a full disk is the one or the other
+        if old.exists() and not folder.exists():
+            old.rename(folder)
         raise EngramError(f"{folder}: cannot be written: {error}") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)

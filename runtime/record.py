@@ -22,6 +22,7 @@ from rich.progress import track
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
 from engram.core.control import proprioception
+from engram.core.dataset_check import EPISODE_LOG, check_dataset
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, unknown_name
 from engram.core.lock import WriterLock
@@ -50,8 +51,6 @@ RECORDED: tuple[Profile, ...] = ("fast", "photo")
 FPS = 10
 RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
 """Pushes begin before most objects are grasped; they displace the object by up to 9 cm."""
-EPISODE_LOG = "meta/engram_episodes.jsonl"
-"""Seed, noise, push and length of each episode, beside LeRobot's own metadata."""
 CLAIM, LOCK = "config.json", "writer.lock"
 """What lies beside the parts: what they are recordings of, and who writes there."""
 UNFINISHED = ".unfinished"
@@ -313,6 +312,8 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
     from lerobot.datasets.aggregate import aggregate_datasets
     from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
+    for part in parts:
+        check_dataset(part)
     beside = _merging(root)
     _check_ours(beside)
     lock, merging = WriterLock(beside), beside / root.name

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,11 +22,12 @@ import numpy as np
 import torch
 from filelock import FileLock
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.context_rows import MEMORY_KEYS, ContextBuilder, ContextRows
+from engram.core.dataset_check import NO_HUB, UNREADABLE, check_dataset, data_files, logged_tasks, reading, unreadable
 from engram.core.errors import DAMAGED, InvalidInputError, NonFiniteError, unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
@@ -36,14 +38,18 @@ from engram.policies.vla.contract import STATE_KEY
 if TYPE_CHECKING:
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
-EPISODE_LOG = Path("meta/engram_episodes.jsonl")
 LAYOUT = 2
 """Of a cache: one that was written otherwise is decoded again."""
 DECODERS = 2
 """Processes that decode a dataset. They are spawned: a fork of a process with threads (torch, pyarrow) can hang."""
 FRAMES_PER_DECODER = 5000
 """A smaller dataset is decoded sooner than so many processes have begun."""
+BATCH = 128
+"""Frames that are decoded at a time."""
 _COLUMNS = ("observation.state", "action", "episode_index", "task_index")
+_FLOATS, _INTEGERS = (2, np.dtype(np.float32)), (1, np.dtype(np.int64))
+_ROWS = {"state": _FLOATS, "action": _FLOATS, "last": _INTEGERS, "words": _INTEGERS, "group": _INTEGERS}
+"""What a cache holds of every frame beside its images: axes and type of the array."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +173,12 @@ def load_frames(
 ) -> Frames:
     """Return the frames of the LeRobotDataset at ``root``, decoding it into ``cache`` unless that holds them already.
 
-    Of several processes one decodes, and the others wait for it. What a killed process left half decoded is removed.
+    Of several processes one decodes, and the others wait for it. What a killed process left half decoded is removed,
+    and a damaged cache is decoded again.
 
     Raises:
-        InvalidInputError: there is something else at ``cache``, which decoding would replace.
+        InvalidInputError: the dataset is damaged, or there is something else at ``cache``, which decoding would
+            replace.
         NonFiniteError: a number in the dataset is not finite.
 
     With ``skip_idle``, actions of exactly no motion (whatever the gripper, the last number, does) do not count: they
@@ -186,25 +194,76 @@ def load_frames(
 
 
 def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_idle: bool) -> Frames:
-    source = _source(root, shrink)
-    if _decoded_from(cache) != source:
+    source, found, frames = _source(root, shrink), _decoded_from(cache), None
+    said = f"cache {str(cache)!r}: damaged, and decoded again"
+    if found == source:
+        try:
+            frames = _read(cache, shrink, pieces, skip_idle)
+        except (*DAMAGED, EOFError) as error:
+            print(f"{said}: {error!r}", file=sys.stderr)
+    if frames is None:
         _check_replaceable(cache)
+        if not found and any(cache.glob("*.npy")):
+            print(f"{said}: its meta.json cannot be read", file=sys.stderr)
         _decode(root, shrink, cache, source)
+        frames = _read(cache, shrink, pieces, skip_idle)
+    for name, array in (("view", frames.view), (f"embeddings{pieces}", frames.embeddings)):
+        if not (cache / f"{name}.npy").exists():
+            fresh = cache / "unfinished.npy"  # of a killed process nothing is read
+            np.save(fresh, array)
+            fresh.rename(cache / f"{name}.npy")
+    return frames
+
+
+def _read(cache: Path, shrink: DownsampleImages, pieces: int, skip_idle: bool) -> Frames:
+    """Return the frames in ``cache``; raises one of DAMAGED, or EOFError, where they are damaged."""
     meta = json.loads((cache / "meta.json").read_text())
-    arrays = {name: np.load(cache / f"{name}.npy") for name in ("state", "action", "last", "words", "group")}
-    embedded = cache / f"embeddings{pieces}.npy"
-    if not embedded.exists():
-        np.save(embedded, embed_instructions(meta["instructions"], pieces).numpy())
-    arrays["embeddings"] = np.load(embedded)
-    images = {key: np.load(cache / f"{key}.npy", mmap_mode="r") for key in meta["cameras"]}
-    views = cache / "view.npy"
-    if not views.exists():
-        np.save(views, same_views([*images.values()], arrays["last"]))
-    arrays["view"] = np.load(views)
+    arrays = {name: np.array(_array(cache, name)) for name in _ROWS}
+    images = {key: _array(cache, key) for key in meta["cameras"]}
+    if (cache / f"embeddings{pieces}.npy").exists():
+        arrays["embeddings"] = np.array(_array(cache, f"embeddings{pieces}"))
+    else:
+        arrays["embeddings"] = embed_instructions(meta["instructions"], pieces).numpy()
+    views = (cache / "view.npy").exists()
+    arrays["view"] = np.array(_array(cache, "view")) if views else same_views([*images.values()], arrays["last"])
     arrays["idle"] = (arrays["action"][:, :-1] == 0).all(1) if skip_idle else np.zeros(len(arrays["action"]), bool)
     context = ContextRows.load(cache) if meta["context"] else None
     instructions, groups = tuple(meta["instructions"]), tuple(meta["groups"])
-    return Frames(images=images, context=context, instructions=instructions, groups=groups, **arrays)
+    frames = Frames(images=images, context=context, instructions=instructions, groups=groups, **arrays)
+    if not _belong_together(frames, shrink):
+        raise ValueError("its arrays do not belong together")
+    return frames
+
+
+def _belong_together(frames: Frames, shrink: DownsampleImages) -> bool:
+    n, rows, context = len(frames), np.arange(len(frames)), frames.context
+    columns = {name: getattr(frames, name) for name in _ROWS} | {"view": frames.view}
+    bounds = {"last": n, "view": n, "words": len(frames.instructions), "group": len(frames.groups)}
+    parts = () if context is None else (context.which, context.age_s, context.place, context.mask)
+    return bool(
+        all(len(array) == n for array in (*columns.values(), *parts))
+        and all((array.ndim, array.dtype) == _ROWS.get(name, _ROWS["last"]) for name, array in columns.items())
+        and all(columns[name].min() >= 0 and columns[name].max() < bound for name, bound in bounds.items())
+        and ((frames.view <= rows) & (rows <= frames.last)).all()
+        and np.isfinite(frames.state).all()
+        and np.isfinite(frames.action).all()
+        and frames.embeddings.ndim == 2
+        and len(frames.embeddings) == len(frames.instructions)
+        and np.isfinite(frames.embeddings).all()
+        and (context is None or 0 <= context.which.min() <= context.which.max() < len(context.embeddings))
+        and all(
+            (array.shape, array.dtype) == ((n, 3, *2 * [shrink.size_of(key)]), np.uint8)
+            for key, array in frames.images.items()
+        )
+    )
+
+
+def _array(cache: Path, name: str) -> np.ndarray:
+    """Return an array of a cache, mapped into memory."""
+    try:
+        return np.lib.format.open_memmap(cache / f"{name}.npy", mode="r")
+    except ValueError as error:
+        raise ValueError(f"{name}.npy: {error}") from error
 
 
 def same_views(images: list[np.ndarray], last: np.ndarray, block: int = 1024) -> np.ndarray:
@@ -241,7 +300,8 @@ def _check_replaceable(cache: Path) -> None:
         return
     inside = sorted(path.name for path in cache.iterdir()) if cache.is_dir() else []
     others = [name for name in inside if name != "meta.json" and not name.endswith(".npy")]
-    if not cache.is_dir() or others or (inside and not _decoded_from(cache)):
+    ours = _decoded_from(cache) or {f"{name}.npy" for name in _ROWS} <= set(inside)  # meta.json may be damaged
+    if not cache.is_dir() or others or (inside and not ours):
         holds = "no folder" if not cache.is_dir() else f"holds {(others or inside)[0]!r}"
         raise InvalidInputError(
             f"cache {str(cache)!r}: {holds}, and decoded frames would replace it; choose an empty folder or a new one"
@@ -261,11 +321,22 @@ def _source(root: Path, shrink: DownsampleImages) -> str:
 
 def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> None:
     """Decode every frame; the folder appears under its name only when it is whole."""
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset  # slow to import, and the learner has no dataset
+    from datasets.exceptions import DatasetsError  # slow to import, and the learner has no dataset
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+    from pyarrow import parquet
 
-    dataset = LeRobotDataset("local/frames", root=root)
+    check_dataset(root)
+    try:
+        dataset = LeRobotDataset(NO_HUB, root=root)
+    except (DatasetsError, *UNREADABLE) as error:
+        for file in data_files(root):
+            with reading(file), parquet.ParquetFile(file) as opened:
+                for _ in opened.iter_batches():
+                    pass
+        raise unreadable(root / "data", error.__cause__ or error) from error
     offered = MEMORY_KEYS if MEMORY_KEYS[0] in dataset.meta.features else ()
-    check_finite(dataset, ("observation.state", "action", *offered))
+    with reading(root / "data"):
+        check_finite(dataset, ("observation.state", "action", *offered))
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
     try:
@@ -290,14 +361,15 @@ def _decode_into(
     columns: dict[str, list[Tensor]] = {key: [] for key in _COLUMNS}
     workers = min(DECODERS, n // FRAMES_PER_DECODER)
     loader = DataLoader(
-        dataset,
-        batch_size=128,
+        _Batches(dataset, cameras, shrink, (*_COLUMNS, *offered)),
+        batch_size=None,
         num_workers=workers,
-        collate_fn=_Shrink(cameras, shrink, (*_COLUMNS, *offered)),
         multiprocessing_context="spawn" if workers else None,
     )
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
+        if isinstance(batch, InvalidInputError):
+            raise batch
         b = len(batch["action"])
         for key in cameras:
             images[key][at : at + b] = batch[key].numpy()
@@ -318,13 +390,14 @@ def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:
     """Check the numbers of the features ``names``, before images are decoded, which takes far longer.
 
     Raises:
-        NonFiniteError: one is NaN or infinite; names feature, episode and frame.
+        NonFiniteError: one is NaN or infinite; names feature, episode and frame. Or the statistics are that alone.
     """
     columns = dataset.hf_dataset.with_format("numpy", columns=["episode_index", "frame_index", *names])
     for at in range(0, len(columns), 1024):
         block = columns[at : at + 1024]
         for name in names:
-            finite = np.isfinite(np.stack(block[name])).reshape(len(block["frame_index"]), -1).all(1)
+            with reading(f"dataset {dataset.root}: {name}"):
+                finite = np.isfinite(np.stack(block[name])).reshape(len(block["frame_index"]), -1).all(1)
             if not finite.all():
                 row = int(np.argmin(finite))
                 episode, frame = int(block["episode_index"][row]), int(block["frame_index"][row])
@@ -332,21 +405,62 @@ def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:
                     f"dataset {dataset.root}: {name} is not finite in frame {frame} of episode {episode}; "
                     "leave that episode out"
                 )
+    for name in ("observation.state", "action", *dataset.meta.camera_keys):
+        mean, std = (dataset.meta.stats[name][kind] for kind in ("mean", "std"))
+        if not (np.isfinite(mean).all() and np.isfinite(std).all() and (std >= 0).all()):
+            raise NonFiniteError(f"{dataset.root}/meta/stats.json: mean or std of {name} is not finite, or std below 0")
 
 
-class _Shrink:
-    """Collates samples, images already downsampled: the workers do the arithmetic and send a quarter of the bytes."""
+class _Batches(Dataset[dict[str, Tensor] | InvalidInputError]):
+    """Batches of a dataset, images already downsampled: the workers do the arithmetic and send a quarter of the bytes.
 
-    def __init__(self, cameras: list[str], shrink: DownsampleImages, columns: tuple[str, ...]) -> None:
+    What cannot be read is returned as the error: one raised in a worker would tell its traceback in its text."""
+
+    def __init__(
+        self, dataset: LeRobotDataset, cameras: list[str], shrink: DownsampleImages, columns: tuple[str, ...]
+    ) -> None:
+        self.dataset = dataset
         self.cameras = cameras
         self.shrink = shrink
         self.columns = columns
 
-    def __call__(self, samples: list[dict[str, Any]]) -> dict[str, Tensor]:
-        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
-        for key in self.cameras:
-            batch[key] = self.shrink.image(key, torch.stack([s[key] for s in samples]))
-        return batch
+    def __len__(self) -> int:
+        return -(-len(self.dataset) // BATCH)
+
+    def __getitem__(self, at: int) -> dict[str, Tensor] | InvalidInputError:
+        samples: list[dict[str, Any]] = []
+        try:
+            for row in range(at * BATCH, min(len(self.dataset), (at + 1) * BATCH)):
+                samples.append(self.dataset[row])
+        except UNREADABLE as error:
+            return unreadable(self._place(at * BATCH + len(samples)), error)
+        try:
+            with reading(f"dataset {self.dataset.root}"):
+                batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
+            return batch | {key: self._shrunk(key, [s[key] for s in samples]) for key in self.cameras}
+        except InvalidInputError as error:
+            return error
+
+    def _shrunk(self, camera: str, pictures: list[Tensor]) -> Tensor:
+        shapes = sorted({tuple(picture.shape) for picture in pictures})
+        if len(shapes) > 1 or len(shapes[0]) != 3 or shapes[0][0] != 3:
+            told = " and ".join(map(str, shapes))
+            raise InvalidInputError(
+                f"dataset {self.dataset.root}: {camera}: pictures of shape {told}, expected one (3, height, width)"
+            )
+        try:
+            return self.shrink.image(camera, torch.stack(pictures))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"dataset {self.dataset.root}: {camera}: {error}") from error
+
+    def _place(self, row: int) -> str:
+        """Return which frame ``row`` is, and the files that hold it."""
+        meta = self.dataset.meta
+        ends = np.cumsum(meta.episodes["length"])
+        episode = int(np.searchsorted(ends, row, "right"))
+        files = [meta.get_data_file_path(episode), *(meta.get_video_file_path(episode, v) for v in meta.video_keys)]
+        frame = row - int(ends[episode]) + meta.episodes["length"][episode]
+        return f"{self.dataset.root}: frame {frame} of episode {episode}, in {' or '.join(map(str, files))}"
 
 
 def _save_columns(
@@ -375,11 +489,8 @@ def _groups(
     root: Path, episode: np.ndarray, words: np.ndarray, instructions: list[str]
 ) -> tuple[list[str], np.ndarray]:
     """Return task names and each frame's task: from the recorder's log, else every wording is a task of its own."""
-    log = root / EPISODE_LOG
-    if not log.exists():
+    task_of = logged_tasks(root, int(episode[-1]) + 1)
+    if not task_of:
         return instructions, words
-    entries = [json.loads(line) for line in log.read_text().splitlines()]
-    task_of = {entry.get("episode_index", i): entry["task"] for i, entry in enumerate(entries)}
-    names = sorted(set(task_of.values()))
-    table = np.array([names.index(task_of[i]) for i in range(len(task_of))], np.int64)
-    return names, table[episode]
+    names = sorted(set(task_of))
+    return names, np.array([names.index(task) for task in task_of], np.int64)[episode]

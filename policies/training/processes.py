@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from engram.core.errors import InvalidInputError, unknown_name
+from engram.core.errors import unknown_name
 from engram.policies.sequence_memory import State
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
@@ -58,22 +58,23 @@ def training_device(name: str, local_rank: int = 0) -> torch.device:
     own as far as there are enough, auto = that, or the CPU where there is none.
 
     Raises:
-        InvalidInputError: this machine has no such device.
+        UnknownNameError: this machine has no such device; lists those that it has.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
         return torch.device("cuda", local_rank % torch.cuda.device_count())
-    return torch.device("cpu") if name == "auto" else _existing_device(name)
+    if name not in (valid := ("auto", "cpu", *_accelerators())):
+        raise unknown_name("device", name, valid)
+    return torch.device("cpu" if name == "auto" else name)
 
 
-def _existing_device(name: str) -> torch.device:
-    valid = ["auto", "cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise unknown_name("device", name, valid) from None
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InvalidInputError(f"device {name!r}: this machine has no such GPU; valid: {', '.join(valid)}")
-    return device
+def _accelerators() -> list[str]:
+    """Return the names of this machine's accelerators, each kind alone and with its number: torch knows more kinds."""
+    there = {
+        "cuda": torch.cuda.device_count(),
+        "xpu": torch.xpu.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+    }
+    return [name for kind, n in there.items() if n for name in (kind, *(f"{kind}:{i}" for i in range(n)))]
 
 
 def keep_freed_memory() -> None:

@@ -26,8 +26,9 @@ from tqdm import tqdm
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
+from engram.core.paths import check_free
 from engram.core.provenance import commit, dataset_hash
-from engram.policies.checkpoint import export, read_card
+from engram.policies.checkpoint import export, read_card, size
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
 from engram.policies.lerobot.modeling_engram_vla import EngramVLAPolicy
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages, of_shrunk_images
@@ -80,12 +81,13 @@ def main(config: RelightConfig) -> dict[str, Any]:
         )
     card = read_card(files_of(config.start_from))
     frames = _frames(config, opened)
+    check_free(Path(config.out), 2 * size(opened.policy.state_dict().values()))
     lock = WriterLock(Path(config.out))
     try:
         check(config)  # another process may have ended just now
         return Relighting(config, opened.policy, opened, frames, card).run()
     finally:
-        lock.release()
+        lock.release(tidy=True)
 
 
 class Relighting:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engram.core.dataset_check import check_dataset
 from engram.core.errors import InvalidInputError
-from engram.core.paths import at_home
+from engram.core.paths import at_home, check_new_folder, is_on_hub
 
 MOST_FRAMES = 8192
 """Of a step: more fit into no usual memory."""
@@ -59,8 +60,21 @@ def resolved(config: RelightConfig) -> RelightConfig:
 
 
 def check(config: RelightConfig) -> None:
-    """Raise InvalidInputError where there is no dataset, or a policy in ``out`` that would be written over."""
-    if not (Path(config.dataset) / "meta" / "info.json").is_file():
-        raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    """Raise InvalidInputError for places that are not there, cannot be written, or would change what is read.
+
+    Raises:
+        UnknownNameError: the device or ``start_from`` is none; lists the valid ones.
+    """
+    from engram.policies.opening import checkpoint_folder  # slow to import
+    from engram.policies.training.processes import training_device
+
+    training_device(config.device)
+    check_dataset(Path(config.dataset))
+    read = {"dataset": config.dataset}
+    if not is_on_hub(config.start_from):
+        read["start_from"] = str(checkpoint_folder(config.start_from))
+    check_new_folder("out", config.out, read)
+    if config.cache:
+        check_new_folder("cache", config.cache, read)
     if (Path(config.out) / "policy").exists():
         raise InvalidInputError(f"out {config.out!r}: holds a policy already; choose another folder")

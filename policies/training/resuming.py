@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from safetensors import SafetensorError, safe_open
+
 from engram.core.errors import DAMAGED, InvalidInputError, WeightsError
 from engram.core.provenance import dataset_hash
-from engram.policies.checkpoint import fingerprint
+from engram.policies.checkpoint import PROGRESS, REPLACED, STATE, fingerprint
 from engram.policies.opening import checkpoint_folder
 
 if TYPE_CHECKING:
@@ -34,6 +37,13 @@ FIXED = (
 )
 """Settings that a resumed training must keep. Free are the learning rate, the device, where files lie, when a training
 stops, is saved and logged, and how it is evaluated."""
+_KINDS: dict[str, tuple[type, ...]] = {
+    **{"step": (int,), "processes": (int,), "trained_s": (float, int), "share": (float, int)},
+    **{"frozen": (bool,), "walk": (dict,)},
+}
+"""What there is in ``progress.json``; numbers are finite and not negative."""
+_NOTED_LATER = ("processes", "walk")
+"""Those of it that older versions did not note."""
 
 
 def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
@@ -43,13 +53,7 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
         WeightsError: there is no checkpoint to resume from, or it cannot be read.
         InvalidInputError: it was trained by other processes, on other samples, or does not tell on which.
     """
-    path = resume_folder(Path(config.out)) / "progress.json"
-    if not path.exists():
-        raise WeightsError(f"{path}: no checkpoint to resume from")
-    try:
-        saved = dict(json.loads(path.read_text()))
-    except DAMAGED as error:
-        raise WeightsError(f"{path}: cannot be read: {error}") from None
+    path, saved = Path(config.out) / "resume" / PROGRESS, read_progress(Path(config.out))
     wanted, before = walk(config, frames, dataset_hash(config.dataset)), saved.get("walk", {})
     if not wanted.keys() - set(LATER) <= before.keys() or "processes" not in saved:
         told = "was saved by an older version, which did not note its samples"
@@ -62,11 +66,43 @@ def check_resumable(config: TrainConfig, frames: int, world: int) -> None:
         if before.get(name, now) != now:
             told = f"{name} was {before[name]}, now {now}"
             raise InvalidInputError(f"{config.out}: {told}: would be another training; choose another folder")
+    if saved["frozen"] and not config.freeze_perception:
+        raise WeightsError(f"{path}: frozen: True, expected false without freeze_perception")
+
+
+def read_progress(out: Path) -> dict[str, Any]:
+    """Return how far the training in ``out`` came, and what it was; its tensors are found to be whole.
+
+    Raises:
+        WeightsError: there is no checkpoint to resume from, or it cannot be read.
+    """
+    folder = resume_folder(out)
+    path, tensors = folder / PROGRESS, folder / STATE
+    for file in (path, tensors):
+        if not file.is_file():
+            raise WeightsError(f"{file}: no checkpoint to resume from")
+    try:
+        saved = dict(json.loads(path.read_text()))
+    except DAMAGED as error:
+        raise WeightsError(f"{path}: cannot be read: {error}") from None
+    for name, kinds in _KINDS.items():
+        value: Any = saved.get(name)
+        if name in _NOTED_LATER and name not in saved:
+            continue
+        if type(value) not in kinds or not (isinstance(value, dict) or 0 <= value < math.inf):
+            wanted = {bool: "true or false", dict: "an object"}.get(kinds[0], "a finite number, 0 or more")
+            raise WeightsError(f"{path}: {name}: {value!r}, expected {wanted}")
+    try:
+        with safe_open(tensors, framework="pt"):
+            pass  # it has compared the file's length with its header
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"{tensors}: not a readable safetensors file: {error}") from None
+    return saved
 
 
 def resume_folder(out: Path) -> Path:
     """Return the folder of the newest checkpoint in ``out``, put back if a process was killed as it replaced it."""
-    folder, old = out / "resume", out / "resume.old"
+    folder, old = out / "resume", out / f"resume{REPLACED}"
     if old.exists() and not folder.exists():
         with contextlib.suppress(FileNotFoundError):  # another process of the training was quicker
             old.rename(folder)

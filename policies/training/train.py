@@ -30,9 +30,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from engram.core.child import end_with_parent
+from engram.core.durable import write_atomic
 from engram.core.errors import EngramError, InvalidInputError
 from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
+from engram.core.paths import check_free
 from engram.core.provenance import commit, dataset_hash
 from engram.core.robot import RobotConfig
 from engram.policies.checkpoint import (
@@ -43,6 +45,7 @@ from engram.policies.checkpoint import (
     read_card,
     read_weights,
     save_training_state,
+    size,
 )
 from engram.policies.foreign_code import processor_folder
 from engram.policies.lerobot.configuration_engram_vla import EngramVLAConfig
@@ -116,7 +119,7 @@ def main(config: TrainConfig, evaluator: Evaluator | None = None) -> Path:
         return _trained(config, evaluator)
     finally:
         if lock is not None:
-            lock.release()
+            lock.release(tidy=True)
 
 
 def _trained(config: TrainConfig, evaluator: Evaluator | None) -> Path:
@@ -141,7 +144,7 @@ def _trained(config: TrainConfig, evaluator: Evaluator | None) -> Path:
         card = json.loads((policy / CARD).read_text())
         robot = _recorded_robot(config, evaluator)
         report = evaluator.evaluate(policy, evaluator.tasks(card["tasks"]), robot, config.evaluate)
-        (policy / CARD).write_text(json.dumps({**card, "evaluation": report}, indent=1) + "\n")
+        write_atomic(policy / CARD, (json.dumps({**card, "evaluation": report}, indent=1) + "\n").encode())
     return policy
 
 
@@ -211,8 +214,13 @@ class Trainer:
             self._resume()
 
     def run(self) -> None:
-        """Train to the last step, with logs and checkpoints."""
+        """Train to the last step, with logs and checkpoints.
+
+        Raises:
+            EngramError: checkpoints do not fit on the disk, or cannot be written; or see :meth:`update`.
+        """
         config = self.config
+        self._agree(self._too_large() if self.rank == 0 else "")
         end = min(config.steps, config.stop_after or config.steps)
         begun = time.monotonic() - self.trained_s
         losses: list[float] = []
@@ -272,11 +280,26 @@ class Trainer:
             raise self._diverged("weights are not finite")
         self._saved = time.monotonic()
         carried = gather_states(self.feed.carried or {}, self.rank, self.world)
-        failed = [self._written(carried) if self.rank == 0 else ""]
+        self._agree(self._written(carried) if self.rank == 0 else "")
+
+    def _agree(self, failed: str) -> None:
+        """Raise EngramError in every process for what ``failed`` in process 0; empty: nothing."""
+        told = [failed]
         if self.world > 1:  # or the others would tell that process 0 is gone, and not why
-            dist.broadcast_object_list(failed)
-        if failed[0]:
-            raise EngramError(failed[0])
+            dist.broadcast_object_list(told)
+        if told[0]:
+            raise EngramError(told[0])
+
+    def _too_large(self) -> str:
+        """Return why checkpoints do not fit on the disk, empty if they do."""
+        exported = size(self.ema.state_dict().values())
+        moments = 2 * size(p for p in self.policy.parameters() if p.requires_grad)  # of AdamW
+        state = 2 * exported + moments
+        try:
+            check_free(self.out, (1 if self.config.resume else 2) * state + exported)  # the new one beside the old
+        except EngramError as error:
+            return str(error)
+        return ""
 
     def _written(self, carried: list[dict[str, Tensor]]) -> str:
         """Write state and policy; return why they cannot be written, empty if they are."""

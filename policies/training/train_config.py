@@ -8,14 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engram.core.dataset_check import check_dataset
 from engram.core.errors import InvalidInputError, WeightsError, unknown_name
-from engram.core.paths import at_home
+from engram.core.paths import at_home, check_new_folder
 from engram.core.registry import is_spec
 from engram.policies.checkpoint import WEIGHTS
 from engram.policies.foreign_code import check_importable
 from engram.policies.opening import checkpoint_folder
 from engram.policies.sequence_memory import NONE
 from engram.policies.training.processes import training_device
+from engram.policies.training.resuming import read_progress
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 
@@ -119,9 +121,11 @@ class TrainConfig:
 def check(config: TrainConfig) -> None:
     """Raise InvalidInputError for settings that cannot be, or do not go together, and for places that are not there.
 
+    So it does where ``out`` or ``cache`` cannot be written, or would change what is read.
+
     Raises:
         UnknownNameError: the precision, the device or ``start_from`` is none; lists the valid ones.
-        WeightsError: there are no weights in ``start_from``.
+        WeightsError: there are no weights in ``start_from``, or nothing to resume from in ``out``.
     """
     _check_values(config)
     _check_combinations(config)
@@ -130,9 +134,16 @@ def check(config: TrainConfig) -> None:
     training_device(config.device)
     if config.start_from and not (checkpoint_folder(config.start_from) / WEIGHTS).is_file():
         raise WeightsError(f"start_from {config.start_from!r}: there is no {WEIGHTS} in it")
-    if not (Path(config.dataset) / "meta" / "info.json").is_file():
-        raise InvalidInputError(f"dataset {config.dataset!r}: no LeRobotDataset (it has no meta/info.json)")
+    check_dataset(Path(config.dataset))
+    read = {"dataset": config.dataset, "backbone": config.backbone}
+    if config.start_from:
+        read["start_from"] = str(checkpoint_folder(config.start_from))
+    check_new_folder("out", config.out, read)
+    if config.cache:
+        check_new_folder("cache", config.cache, read)
     check_out(config)
+    if config.resume:
+        read_progress(Path(config.out))
 
 
 def check_out(config: TrainConfig) -> None:

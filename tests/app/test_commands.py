@@ -48,3 +48,14 @@ def test_a_report_that_cannot_be_written_is_said_before_the_first_episode(tmp_pa
     for output, told in (("file/report.json", "cannot be written: "), (".", "is a folder")):
         with pytest.raises(InvalidInputError, match=rf"EvalConfig\.output: {tmp_path / output} {told}"):
             evaluate(EvalConfig("nobody", output=str(tmp_path / output)))
+
+
+def test_a_report_that_would_change_the_policy_it_is_about_is_refused(tmp_path: Path) -> None:
+    """Its fingerprint is of every JSON file in its folder, and one of those would be written over."""
+    (tmp_path / "policy").mkdir()
+    settings = tmp_path / "policy" / "config.json"
+    settings.write_text("{}")
+    for output in (settings, tmp_path / "policy" / "reports" / "report.json"):
+        with pytest.raises(InvalidInputError, match=rf"EvalConfig\.output '{output}': lies in the policy '.*/policy'"):
+            evaluate(EvalConfig(str(tmp_path / "policy"), output=str(output)))
+    assert settings.read_text() == "{}" and [path.name for path in settings.parent.iterdir()] == ["config.json"]

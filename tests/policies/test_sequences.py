@@ -366,7 +366,7 @@ def test_progress_that_cannot_be_read_is_named(dataset, begun, tmp_path):
 
 def test_a_process_killed_as_it_replaced_a_checkpoint_leaves_one_to_go_on_from(dataset, begun, tmp_path):
     out = saved_as(begun, tmp_path / "out", lambda progress: None)
-    (out / "resume").rename(out / "resume.old")
+    (out / "resume").rename(out / "resume.replaced")
     (out / "resume.77.partial").mkdir()
     main(config(dataset, out, resume=True, stop_after=2))
     assert json.loads((out / "resume" / "progress.json").read_text())["step"] == 2
@@ -424,7 +424,7 @@ def test_processes_that_fail_leave_no_file_of_their_meeting(dataset, tmp_path, m
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     with pytest.raises(RuntimeError, match="a process failed"):
         main(config(dataset, tmp_path / "out", processes=2))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["writer.lock"]
+    assert not (tmp_path / "out").exists()
 
 
 def test_two_processes_each_carry_their_own_episodes(dataset, tmp_path):

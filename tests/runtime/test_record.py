@@ -206,20 +206,36 @@ def test_what_cannot_be_merged_is_named(config: RecordConfig, report: RecordRepo
         (EPISODE_LOG, '{"task": [], "seed": 1}', "engram_episodes.jsonl: cannot be read: TypeError"),
         (EPISODE_LOG, "", "engram_episodes.jsonl: cannot be read: .*no episode in it"),
         (EPISODE_LOG, '{"task": "stack", "seed": 1}', "damaged: 1 episodes in .*jsonl, 4 in info.json"),
-        ("meta/stats.json", "{", "damaged: cannot be merged"),
-        ("meta/tasks.parquet", "x", "damaged: cannot be merged"),
-        ("data/chunk-000/file-000.parquet", "x", "damaged: cannot be merged"),
+        ("meta/stats.json", "{", "stats.json: cannot be read: JSONDecodeError"),
+        ("meta/tasks.parquet", "x", "tasks.parquet: cannot be read: ArrowInvalid"),
+        ("meta/tasks.parquet", None, "tasks.parquet: is missing"),
+        ("meta/episodes/chunk-000/file-000.parquet", "x", "episodes/chunk-000/file-000.parquet: cannot be read: Arrow"),
+        ("data/chunk-000/file-000.parquet", "x", "data/chunk-000/file-000.parquet: cannot be read: ArrowInvalid"),
+        ("data/chunk-000/file-000.parquet", None, "data/chunk-000/file-000.parquet: is missing"),
     ],
 )
 def test_a_damaged_recording_is_named_and_not_merged(
-    file: str, text: str, message: str, report: RecordReport, tmp_path: Path
+    file: str, text: str | None, message: str, report: RecordReport, tmp_path: Path
 ) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(report.root, damaged)
     assert (damaged / file).is_file()
-    (damaged / file).write_text(text)
+    (damaged / file).unlink()
+    if text is not None:
+        (damaged / file).write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         merge(MergeConfig((str(damaged),), str(tmp_path / "all")))
+    assert not (tmp_path / "all").exists()
+
+
+@pytest.mark.render
+def test_a_recording_of_another_version_is_named_and_not_merged(report: RecordReport, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    shutil.copytree(report.root, old)
+    info = json.loads((old / "meta" / "info.json").read_text())
+    (old / "meta" / "info.json").write_text(json.dumps({**info, "codebase_version": "v2.1"}))
+    with pytest.raises(InvalidInputError, match=r"info.json: codebase_version 'v2.1', expected v3"):
+        merge(MergeConfig((str(old),), str(tmp_path / "all")))
     assert not (tmp_path / "all").exists()
 
 
