@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engram.runtime.stop_latch import Latched
+from engram.runtime.stop_latch import LAST_COMMAND, Latched
 
 _HEAD = struct.Struct("<Iqqd")
 """Of a record: how many numbers its state has, episode, stamp and time."""
@@ -45,7 +45,7 @@ class LastCommandFile:
     """
 
     def __init__(self, folder: Path | None, joints: tuple[str, ...], control_dt_s: float) -> None:
-        self.path = folder / "last_command.bin" if folder is not None else None
+        self.path = folder / LAST_COMMAND if folder is not None else None
         self.problem = ""
         """Why the newest command would not survive a restart; empty = it would."""
         self._robot = f"{' '.join(joints)} {control_dt_s}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
@@ -15,6 +16,8 @@ STEPS = {
 """Goal -> state now -> the transition that leads there."""
 AFTER = {"configure": "inactive", "activate": "active", "deactivate": "inactive", "cleanup": "unconfigured"}
 """Transition -> the state that it leads to."""
+REST_S = 30.0
+"""A transition that failed ``max_attempts`` times in a row is tried again after so long, over and over [s]."""
 
 
 class Pending[T](Protocol):
@@ -89,7 +92,8 @@ class ManagedNode:
         self._ended = False  # its process was killed, or nobody here can
         self._lost_process: int | None = None  # which process ran it when it was lost
         self._unmoved = 0  # answers in a row from before a transition that should have begun
-        self._heard = self._polled = self._retry_at = 0.0
+        self._heard = self._polled = 0.0
+        self._failed_at = -math.inf  # when a transition failed
 
     @property
     def changing(self) -> str:
@@ -108,12 +112,12 @@ class ManagedNode:
 
     @property
     def failed(self) -> bool:
-        """Whether the manager has given up on this node."""
+        """Whether nobody waits for this node any more: its transition is tried only now and then."""
         return self.attempts >= self.config.max_attempts
 
     @property
     def condition(self) -> str:
-        """The transition under way, "failed" when given up, else the state."""
+        """The transition under way, "failed" when nobody waits for it any more, else the state."""
         return self.changing or ("failed" if self.failed else self.state)
 
     def heard(self, now: float) -> None:
@@ -183,7 +187,8 @@ class ManagedNode:
             self._take_transition(now)
             return
         step = STEPS[goal].get(self.state)
-        if step is None or self.failed or now < self._retry_at or not self._requests.takes_transitions():
+        rest_s = max(REST_S, self.config.retry_s) if self.failed else self.config.retry_s
+        if step is None or now < self._failed_at + rest_s or not self._requests.takes_transitions():
             return
         if step == "activate" and not may_activate:
             return
@@ -211,6 +216,6 @@ class ManagedNode:
         self._changing = None
         self.attempts += 1
         self.note = note
-        self._retry_at = now + self.config.retry_s
-        last = "; giving up until it is restarted" if self.failed else ""
+        self._failed_at = now
+        last = "; it is tried again now and then" if self.failed else ""
         self._log.error(f"{self.name}: {note} (attempt {self.attempts} of {self.config.max_attempts}){last}")

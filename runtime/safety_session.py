@@ -21,12 +21,19 @@ from engram.runtime.last_command import GivenCommand, LastCommandFile
 from engram.runtime.stop_latch import StopLatch
 
 AGAIN_S = 1.0
-"""Time between two attempts to write the latch, where the disk refuses it [s]."""
+"""Time between two looks whether the latch is on disk, and attempts to write it where it is not [s]."""
 SET_AHEAD_S = 1.0
 """Stamps that went on by so much more than the time that passed tell that somebody set the clock ahead [s]."""
+SLEPT_S = 1.0
+"""A machine that was suspended for longer in an episode stops the robot: nobody expects its motion to go on [s]."""
 SILENT_S = 1.0
 """After so long at rest a person may have moved the arm: motion begins anew from where it is measured. A robot that is
 driven and got no command for so long holds first: what it was to do meanwhile is out of date [s]."""
+
+
+def suspended_s() -> float:
+    """Return for how long the machine was suspended since it was started [s]."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()  # in this order a wait between makes it no more
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,8 @@ class SafetySession:
         outputs: where decisions go.
         health: where problems are shown.
         now_ns: tells the time of the clock that joint states are stamped with.
-        clock: tells the time that waiting is measured in [s].
+        clock: tells the time that waiting is measured in; it stands still while the machine is suspended [s].
+        slept: tells for how long the machine was suspended in all [s].
     """
 
     def __init__(
@@ -84,10 +92,11 @@ class SafetySession:
         health: Health,
         now_ns: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
+        slept: Callable[[], float] = suspended_s,
     ) -> None:
         self.pipeline, self.latch, self.last_command, self.config = pipeline, latch, last_command, config
         self.outputs, self.health = outputs, health
-        self._now_ns, self._clock = now_ns, clock
+        self._now_ns, self._clock, self._slept = now_ns, clock, slept
         pipeline.clock = None if config.lockstep or config.simulated else clock
         self.status: EpisodeStatus | None = None
         self.joints: JointState | None = None  # newest measured
@@ -104,12 +113,15 @@ class SafetySession:
         self._left = last_command.read(latch.now)  # the last one of the process before
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
-        self._tried_at = 0.0  # when the latch was to be written once more
-        self._told: tuple[str, str] | None = None  # reason of the latched stop, and why it is not on disk, as told last
+        self._slept_s = slept()
+        self._looked_at = 0.0  # when it was seen whether the latch is on disk
+        self._told: str | None = None  # reason of the latched stop, as told last
+        self._told_problem = ""  # why it is not on disk
         pipeline.reset()
         if latch.stopped:
             pipeline.stop(latch.stopped)
-        self._tell_latch()
+        self._tell_stop()
+        self._keep_stop()
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -117,18 +129,18 @@ class SafetySession:
         """Take in what the episode does; ``writers`` gives who may have told it."""
         was_running = self.status is not None and self.status.running
         self.status, self._status_heard = status, self._clock()
+        if was_running and not status.running and not self.config.lockstep:
+            self.pipeline.executor.reset()  # what the policy planned is not executed any more
+            if self.joints is not None and self._driven:  # first: the disk may take its time
+                self._send(self.pipeline.hold(self.joints, "no_task"))
         held = self.latch.saw(status, writers)
         if self.latch.goes_on and self.joints is not None:
             self._resume(self.joints)
         if held and not self.pipeline.filter.stopped:
             self.stop(held)
-        self._tell_latch()
+        self._keep_stop()
         if self.config.lockstep:
             self._step()
-        elif was_running and not status.running:
-            self.pipeline.executor.reset()  # what the policy planned is not executed any more
-            if self.joints is not None and self._driven:
-                self._send(self.pipeline.hold(self.joints, "no_task"))
 
     def on_joints(self, joints: JointState) -> None:
         """Take in a measurement; every one is compared with those before, also at rest."""
@@ -152,12 +164,13 @@ class SafetySession:
             if anew and not config.simulated:
                 self._retime(joints.stamp_ns, passed_s)
             self.pipeline.inspect(joints)
-            self._tell_latch()
+            self._tell_stop()
             if self._is_early(joints.stamp_ns):  # a robot may report faster than we control
                 return
             self._wait.measured(joints.stamp_ns)
         self.joints = joints
         self._step()
+        self._keep_stop()
 
     def _retime(self, stamp_ns: int, passed_s: float) -> None:
         """Go on at ``stamp_ns``: somebody has set the clock of the robot, and the arm may be in motion."""
@@ -202,11 +215,12 @@ class SafetySession:
         self._go_on()
 
     def stop(self, reason: str) -> None:
-        """Latch a stop, on disk too, and hold at once; an arm that rests, or that a person moves, gets no command."""
+        """Latch a stop, hold at once, and keep it on disk; an arm at rest, or that a person moves, gets no command."""
         self.pipeline.stop(reason)
-        self._tell_latch(again=True)
+        self._tell_stop()
         if self.joints is not None and (self._waiting_since is not None if self.config.lockstep else self._driven):
             self._send(self.pipeline.hold(self.joints))
+        self._keep_stop(again=True)  # last: the disk may take its time
 
     def release(self) -> str:
         """Release a latched stop, on disk too, and return its reason; empty = there was none."""
@@ -214,7 +228,8 @@ class SafetySession:
         self.latch.release()
         if not self.config.lockstep:
             self.joints = None  # motion begins with what is measured after the release
-        self._tell_latch()
+        self._tell_stop()
+        self._keep_stop()
         return reason
 
     def watch_answer(self) -> None:
@@ -224,12 +239,12 @@ class SafetySession:
 
     def watch(self) -> None:
         """Notice what does not come; call it every control period."""
+        self._watch_sleep()
         self._watch_chunk()
         self._watch_joints()
-        if self.latch.problem and self._clock() - self._tried_at > AGAIN_S:
-            self._tried_at = self._clock()
-            self.latch.again()
-            self._tell_latch()
+        if self._clock() - self._looked_at > AGAIN_S:
+            self._looked_at = self._clock()
+            self._keep_stop(again=True)
 
     # -- the control step ----------------------------------------------------------------------------------------
 
@@ -242,6 +257,7 @@ class SafetySession:
         joints, status = self.joints, self.status
         if joints is None:
             return
+        self._watch_sleep()
         if not self._due(joints):
             self._idle = True
             return
@@ -278,11 +294,12 @@ class SafetySession:
             return
         with self.health.timed("controller and filter"):
             decision = self.pipeline.step(joints, None, self._active_human(), self._age_s(joints))
-        self._tell_latch()
+        self._tell_stop()
         if decision is None:
             self._waiting_since = self._waiting_since or self._clock()
         else:
             self._send(decision)
+        self._keep_stop()
 
     def _awaits_answer(self, joints: JointState) -> bool:
         """Tell whether the step of ``joints`` still waits for the answer that is to begin with it."""
@@ -429,6 +446,13 @@ class SafetySession:
 
     # -- what does not come --------------------------------------------------------------------------------------
 
+    def _watch_sleep(self) -> None:
+        """Stop a robot that goes on after its machine was suspended: its time limits stood still meanwhile."""
+        before, self._slept_s = self._slept_s, max(self._slept_s, self._slept())
+        slept_s = self._slept_s - before
+        if slept_s > SLEPT_S and self._is_wanted and not self.config.lockstep and not self.pipeline.filter.stopped:
+            self.stop(f"suspended: the machine slept for {slept_s:.0f} s while the robot was driven")
+
     def _watch_chunk(self) -> None:
         if self._waiting_since is None or self.joints is None:
             return
@@ -463,21 +487,28 @@ class SafetySession:
     def _status_stamp_ns(self) -> int:
         return self.status.stamp_ns if self.status is not None else -1
 
-    def _tell_latch(self, *, again: bool = False) -> None:
-        """Keep the latched stop on disk, and tell of it, where it changed; ``again``: also where that failed before."""
-        now, told = self.pipeline.filter.stopped, self._told
-        if now != self.latch.stopped or (again and self.latch.problem):
-            self.latch.stop(now)
-        self._told = (now, self.latch.problem)
-        if self._told == told:
+    def _tell_stop(self) -> None:
+        """Tell of the latched stop where it changed."""
+        now = self.pipeline.filter.stopped
+        if now == self._told:
             return
+        self._told = now
         if now:
             self.health.problem("stopped", f"{now}; call safety/reset to go on", ERROR, lasting=True)
         else:
             self.health.clear("stopped")
-        if self.latch.problem:
-            self.health.problem("stop_folder", self.latch.problem, ERROR, lasting=True)
-        else:
+        self.outputs.latched(now)
+
+    def _keep_stop(self, *, again: bool = False) -> None:
+        """Keep the latched stop on disk where it changed; ``again``: also where that failed, or where it is gone."""
+        now = self.pipeline.filter.stopped
+        if now != self.latch.stopped:
+            self.latch.stop(now)
+        elif again and (lost := self.latch.again()):
+            self.health.problem("stop_folder", lost, ERROR)
+        problem, told = self.latch.problem, self._told_problem
+        self._told_problem = problem
+        if problem and problem != told:
+            self.health.problem("stop_folder", problem, ERROR, lasting=True)
+        elif told and not problem:
             self.health.clear("stop_folder")
-        if told is None or now != told[0]:
-            self.outputs.latched(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from engram.core.types import EpisodeStatus
 
 DAMAGED = "the file of the latched stop is damaged"
 RESTARTED = "restarted: the safety node was restarted while an episode ran"
+LAST_COMMAND = "last_command.bin"
+"""Lies beside the latch from the first command of an episode on, see :mod:`engram.runtime.last_command`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,12 @@ class StopLatch:
         folder: of the file; None = nothing survives the process.
 
     A file that cannot be read, or is not what was written, counts as a stop. No file counts as none: it is there from
-    the first stop or episode on.
+    the first stop or episode on. No file beside a last command counts as a stop, too: somebody has deleted it.
     """
 
     def __init__(self, folder: Path | None) -> None:
         self.path = folder / "stop.json" if folder is not None else None
+        self._file = self._look()  # as this process has read or written it last
         self.now = self._read()
         self._before = self.now  # what the process before left
         self._released = False  # whether somebody has released the robot from that
@@ -87,18 +91,33 @@ class StopLatch:
             self._noted = episode
         return reason
 
-    def again(self) -> None:
-        """Try once more to write what could not be written."""
-        if self.problem:
+    def again(self) -> str:
+        """Write once more what could not be written, or is not there as it was; return what befell the file."""
+        lost = self._look() != self._file
+        if lost or self.problem:
             self._write(self.now)
+        return f"{self.path}: somebody deleted or changed it; it was written again" if lost else ""
+
+    def _look(self) -> tuple[int, ...] | None:
+        """Return by what the file is told from any other at its place; None = there is none."""
+        if self.path is None:
+            return None
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def _read(self) -> Latched:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return Latched()
         try:
             state = Latched(**unseal(self.path.read_bytes()))
             if (type(state.stopped), type(state.episode), type(state.writers)) == (str, int, str):
                 return state
+        except (FileNotFoundError, NotADirectoryError):
+            if not self.path.with_name(LAST_COMMAND).exists():
+                return Latched()
         except errors.DAMAGED:
             pass
         return Latched(f"{DAMAGED}: {self.path}")
@@ -112,4 +131,4 @@ class StopLatch:
         except OSError as error:
             self.problem = f"{self.path}: the latched stop would not survive a restart: {error.strerror}"
         else:
-            self.problem = ""
+            self.problem, self._file = "", self._look()

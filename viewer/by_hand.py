@@ -8,7 +8,7 @@ from functools import partial
 
 import viser
 
-from engram.runtime.teleop import Keyboard, Keys, Seen, Wish
+from engram.runtime.teleop import GIVE_BACK, TAKE, Keyboard, Keys, Seen, Wish
 
 SPEED = 0.3
 """Share of a full action, as of ``engram teleop``."""
@@ -26,8 +26,10 @@ class ByHand:
         self._keys = Keys(self._read)
         self._device = Keyboard(self._keys, SPEED)
         with server.gui.add_folder("By hand", expand_by_default=False):
-            self._switch = server.gui.add_button(TAKE_OVER, hint="Drive the robot yourself (topic intervention).")
-            self._switch.on_click(lambda _: self._typed.append(" "))
+            take_over = server.gui.add_button(TAKE_OVER, hint="Drive the robot yourself (topic intervention).")
+            take_over.on_click(lambda _: self._typed.append(TAKE))
+            self._hand_back = server.gui.add_button(HAND_BACK, disabled=True)
+            self._hand_back.on_click(lambda _: self._typed.append(GIVE_BACK))
             for label, keys in (("Move", MOVES), ("Turn", TURNS), ("Gripper", {"close or open": "g"})):
                 group = server.gui.add_button_group(label, tuple(keys))
                 group.on_click(partial(self._press, keys))
@@ -51,8 +53,7 @@ class ByHand:
         if not self._server.get_clients():
             self.drop()
         wish = self._device.read(seen)
-        label = HAND_BACK if wish.drives else TAKE_OVER
-        if label != self._switch.label:
-            self._switch.label = label
-            self._switch.color = "orange" if wish.drives else None
+        if wish.drives == self._hand_back.disabled:
+            self._hand_back.disabled = not wish.drives
+            self._hand_back.color = "orange" if wish.drives else None
         return wish

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,21 +49,28 @@ class AnnouncementCounter:
     """Numbers a learner's announcements: nanoseconds of the wall clock, but never fewer than before."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._last = path, 0
 
     def next(self, now_ns: int) -> int:
         """Return a number larger than every one before, restarts included."""
-        number = max(now_ns, 1 + _number(_read(self._path)))
+        number = max(now_ns, 1 + self._last, 1 + _number(_read(self._path)))
         write_atomic(self._path, json.dumps({"sequence": number}).encode())
+        self._last = number
         return number
 
 
 class AnnouncementLog:
-    """The newest announcement that a robot has taken of each key, on its disk once :meth:`write` has returned."""
+    """The newest announcement that a robot has taken of each key, on its disk once :meth:`write` has returned.
+
+    A file that is deleted meanwhile is written again.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._unwritten: dict[str, Any] = {}  # entries that are not on the disk yet, by key
+        self._known: dict[str, Any] = {}  # entries as this process has read or taken them, by key
+        self._unwritten = False  # whether one of them is not on the disk yet
+        with suppress(WeightsError, OSError):  # the first check says so
+            self._known = _read(path)
 
     def check(self, manifest: PolicyManifest, robot_id: str, key: str) -> None:
         """Raise WeightsError unless ``manifest``, signed by ``key``, is for ``robot_id`` and no older than the newest.
@@ -73,7 +81,7 @@ class AnnouncementLog:
         if number < 1:
             raise WeightsError(f"{what}: no sequence number is signed, so that it may be an old one")
         check_robot(manifest, robot_id)
-        newest = (_read(self._path) | self._unwritten).get(key)
+        newest = (_read(self._path) | self._known).get(key)
         newest = newest if isinstance(newest, dict) else {}
         known = _number(newest)
         if number < known or (number == known and newest.get("digest") != _digest(manifest)):
@@ -82,18 +90,18 @@ class AnnouncementLog:
     def take(self, manifest: PolicyManifest, key: str) -> None:
         """Take note that ``manifest`` of ``key`` is the newest, until :meth:`write` in RAM alone."""
         entry = {"sequence": sequence(manifest), "digest": _digest(manifest), "version": manifest.version}
-        self._unwritten[key] = entry
+        self._known[key], self._unwritten = entry, True
 
     @property
     def waits(self) -> bool:
-        """Whether something that was taken is not durable yet."""
-        return bool(self._unwritten)
+        """Whether something that was taken is not durable, or not any more."""
+        return self._unwritten or (bool(self._known) and not self._path.exists())
 
     def write(self) -> None:
         """Make what was taken durable; raises OSError, and may be called again, where the disk refuses it."""
-        if self._unwritten:
-            write_atomic(self._path, json.dumps(_read(self._path) | self._unwritten, sort_keys=True).encode())
-            self._unwritten = {}
+        if self.waits:
+            write_atomic(self._path, json.dumps(_read(self._path) | self._known, sort_keys=True).encode())
+            self._unwritten = False
 
 
 def _digest(manifest: PolicyManifest) -> str:

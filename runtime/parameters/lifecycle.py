@@ -32,6 +32,7 @@ class LifecycleManagerConfig:
     stuck_after_s: float = param(600.0, 0.0, 36000.0)
     """A node in a transition that did not answer for this long hangs, too; 0: never [s]."""
     max_attempts: int = param(3, 1, 100)
-    """How often a transition that fails is tried before the node is left alone; a restarted node starts anew."""
+    """How often a transition that fails is tried before the others go on without the node; then it is tried again every
+    30 s. A restarted node starts anew."""
     retry_s: float = param(2.0, 0.0, 600.0)
     """Pause before a failed transition is tried again [s]."""

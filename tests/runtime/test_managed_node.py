@@ -61,13 +61,36 @@ def test_a_transition_that_fails_is_tried_three_times_with_a_pause_and_again_aft
     assert desk.asked_at == [101.0, 103.5, 106.0]
     assert (desk.managed.condition, desk.managed.failed) == ("failed", True)
     assert desk.said.errors[0].endswith("configure failed; the node's own log says why (attempt 1 of 3)")
-    assert desk.said.errors[2].endswith("(attempt 3 of 3); giving up until it is restarted")
+    assert desk.said.errors[2].endswith("(attempt 3 of 3); it is tried again now and then")
     desk.node.there = False
     desk.run(0.5)
     assert desk.managed.condition == "absent"
     desk.node.there, desk.node.fails = True, False
     desk.run(4.0)
     assert (desk.managed.condition, desk.managed.note) == ("active", "")
+
+
+def test_a_node_that_failed_so_often_is_tried_again_every_thirty_seconds():
+    """The disk was full for a minute: nobody has to ask for it."""
+    desk = Desk(max_attempts=3, retry_s=2.0)
+    desk.node.fails = True
+    desk.run(40.0)
+    assert desk.asked_at == [101.0, 103.5, 106.0, 136.5]
+    assert (desk.managed.condition, desk.managed.failed) == ("failed", True)
+    desk.node.fails = False
+    desk.run(26.0)
+    assert desk.managed.condition == "failed"
+    desk.run(4.0)
+    assert (desk.managed.condition, desk.managed.note, desk.managed.failed) == ("active", "", False)
+
+
+def test_whoever_asks_for_a_node_that_failed_does_not_wait_for_thirty_seconds():
+    desk = Desk(max_attempts=3, retry_s=2.0)
+    desk.node.fails = True
+    desk.run(10.0)
+    desk.node.fails, desk.managed.attempts = False, 0  # as by ~/startup
+    desk.run(2.0)
+    assert desk.managed.condition == "active"
 
 
 def test_a_node_in_a_slow_transition_does_not_answer_and_is_waited_for():

@@ -1,5 +1,6 @@
 """A safety node that is killed in motion and comes back: its commands go on within the limits of the sequence."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from engram.benchmarks.faults_limits import CommandJudge
 from engram.core.command_guard import CommandGuard
 from engram.core.types import ActionChunk
+from engram.runtime.last_command import GivenCommand
 from tests.core.gantry import GANTRY, joints
 from tests.runtime.test_safety_session import STEP_NS, Desk
 
@@ -254,10 +256,23 @@ def test_a_command_is_kept_before_anybody_hears_of_it(tmp_path):
     assert [one.stamp_ns for one in kept] == [decision.command.stamp_ns for decision in cell.desk.decisions]
 
 
+def test_a_folder_that_is_deleted_in_motion_stops_the_node_that_is_killed_just_after(tmp_path):
+    """The next command makes the folder anew, without the latch."""
+    cell = Cell(tmp_path / "stop")
+    cell.run(1, 8)
+    shutil.rmtree(tmp_path / "stop")
+    session = cell.desk.session
+    session.last_command.write(GivenCommand(1, 8 * STEP_NS, 0.0, session.pipeline.filter.state), session.latch.now)
+    cell.start()
+    assert cell.desk.latched_reasons[-1].startswith("the file of the latched stop is damaged")
+    cell.run(8)
+    assert speeds(cell)[-1] == 0.0 and cell.desk.decisions[-1].author == "hold:stopped"
+
+
 def test_a_disk_that_takes_no_command_stops_nothing_and_is_named(tmp_path):
     path = tmp_path / "last_command.bin"
-    path.symlink_to("/dev/full")
     cell = Cell(tmp_path)
+    path.symlink_to("/dev/full")
     cell.run(1, 4)
     assert cell.desk.decisions[-1].author == "v"
     assert "last_command.bin: after a restart in motion the arm would not brake" in cell.desk.says()

@@ -1,5 +1,7 @@
 """What the safety node does with its inputs, without ROS and with a clock of the test's own."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from engram.core.errors import NonFiniteError
 from engram.core.pipeline import CommandPipeline
 from engram.core.safety import SafetyConfig
 from engram.core.types import ActionChunk, EpisodeStatus, HumanAction
+from engram.runtime import stop_latch
 from engram.runtime.health import Health
 from engram.runtime.last_command import LastCommandFile
 from engram.runtime.loop import Runtime
@@ -34,6 +37,7 @@ class Desk:
     ):
         self.decisions, self.episodes, self.latched_reasons, self.told, self.repeated = [], [], [], [], []
         self.now_s, self.ahead_s = 100.0, 0.0  # the clock, and by how much it was set ahead
+        self.slept_s = 0.0  # how long the machine was suspended
         self.health = Health()
         simulated = lockstep if simulated is None else simulated
         pipeline = CommandPipeline(GantryKinematics(), robot, lockstep=lockstep, safety=safety, jump_grace_s=grace_s)
@@ -45,7 +49,8 @@ class Desk:
             self,
             self.health,
             lambda: round(self.now_s * 1e9),
-            lambda: self.now_s - self.ahead_s,
+            lambda: self.now_s - self.ahead_s - self.slept_s,
+            lambda: self.slept_s,
         )
 
     def command(self, decision, episode):
@@ -84,6 +89,11 @@ class Desk:
                 self.session.on_joints(joints(x, stamp_ns=round(self.now_s * 1e9)))
             self.session.watch()
         return self.decisions[-1] if self.decisions else None
+
+    def sleep(self, seconds: float):
+        """Suspend the machine: its clock goes on meanwhile, the time that waiting is measured in does not."""
+        self.now_s += seconds
+        self.slept_s += seconds
 
     def wait(self, seconds: float) -> list[str]:
         """Let time pass without news and return the authors of what was decided meanwhile."""
@@ -640,6 +650,135 @@ def test_a_note_of_the_episode_that_cannot_be_written_is_named_and_written_later
     desk.session.watch()  # no other status comes on a robot
     assert "would not survive a restart" not in desk.says()
     assert StopLatch(tmp_path / "file" / "x").unfinished
+
+
+@pytest.mark.parametrize("what", ["a stop", "an episode"])
+def test_a_latch_whose_folder_somebody_deletes_is_written_again_and_named(what, tmp_path):
+    desk = Desk(tmp_path / "stop", lockstep=False)
+    if what == "a stop":
+        desk.session.stop("button")
+    else:
+        desk.status()
+    desk.session.watch()
+    assert "stop_folder" not in desk.says()
+    shutil.rmtree(tmp_path / "stop")
+    desk.now_s += 1.1
+    desk.session.watch()
+    assert "stop_folder" in desk.says() and "stop.json: somebody deleted or changed it" in desk.says()
+    again = Desk(tmp_path / "stop", lockstep=False)
+    assert (again.latched_reasons[-1], again.session.latch.unfinished) == (
+        ("button", False) if what == "a stop" else ("", True)
+    )
+
+
+def test_a_stop_that_is_pressed_again_is_on_disk_again(tmp_path):
+    desk = Desk(tmp_path / "stop")
+    desk.session.stop("button")
+    shutil.rmtree(tmp_path / "stop")
+    desk.session.stop("button")
+    assert StopLatch(tmp_path / "stop").stopped == "button"
+
+
+class Driven(Desk):
+    """A robot that moves at full speed, and notes in which order it was told what, and what was written."""
+
+    def __init__(self, folder, monkeypatch):
+        self.journal, write = [], stop_latch.write_atomic
+        super().__init__(folder, lockstep=False, safety=SafetyConfig(acceleration_fraction=0.4))
+        monkeypatch.setattr(stop_latch, "write_atomic", lambda *file: (self.journal.append("disk"), write(*file)))
+        self.status()
+        self.chunk(round(100.1e9), *[np.array([1.0, 0, 0, 0, 0, 0, -1.0])] * 30)
+        self.x = 0.0
+        for _ in range(5):
+            self.x = self.real_time(x=self.x).command.positions[0]
+        self.journal.clear()
+
+    def command(self, decision, episode):
+        super().command(decision, episode)
+        self.journal.append(decision.author)
+
+    def latched(self, reason):
+        super().latched(reason)
+        self.journal.append("told")
+
+
+def test_a_stop_is_told_and_holds_before_the_disk_has_it(tmp_path, monkeypatch):
+    desk = Driven(tmp_path, monkeypatch)
+    desk.session.stop("button")
+    assert desk.journal == ["told", "hold:stopped", "disk"]
+    assert StopLatch(tmp_path).stopped == "button"
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_jump_is_told_and_braked_for_before_the_disk_has_it(early, tmp_path, monkeypatch):
+    desk = Driven(tmp_path, monkeypatch)
+    before = desk.decisions[-1].command.positions[0]
+    if early:  # a robot may report faster than it is controlled
+        desk.session.on_joints(joints(-0.4, stamp_ns=round((desk.now_s + 0.02) * 1e9)))
+        assert desk.journal == ["told"]
+    desk.now_s += 0.1
+    desk.session.on_joints(joints(-0.4, stamp_ns=round(desk.now_s * 1e9)))
+    assert desk.journal == ["told", "hold:stopped", "disk"]
+    assert desk.decisions[-1].command.positions[0] > before  # it brakes
+    assert StopLatch(tmp_path).stopped.startswith("joint_jump")
+
+
+def test_a_jump_after_which_no_joints_come_gets_on_disk(tmp_path, monkeypatch):
+    desk = Driven(tmp_path, monkeypatch)
+    desk.session.on_joints(joints(-0.4, stamp_ns=round((desk.now_s + 0.02) * 1e9)))
+    desk.real_time(1.2, x=None)
+    assert StopLatch(tmp_path).stopped.startswith("joint_jump")
+
+
+def test_the_end_of_a_goal_holds_before_the_disk_has_it(tmp_path, monkeypatch):
+    desk = Driven(tmp_path, monkeypatch)
+    desk.status(state="stopped")
+    assert desk.journal == ["hold:no_task", "disk"]
+    assert not StopLatch(tmp_path).unfinished
+
+
+@pytest.mark.parametrize("first", ["joints", "chunk", "watch", "status"])
+def test_after_the_machine_was_suspended_in_an_episode_a_person_releases_the_robot(first, tmp_path):
+    desk = Desk(tmp_path, lockstep=False)
+    desk.status()
+    desk.chunk(round(100.1e9), *[RIGHT] * 8)
+    there = desk.real_time(0.3).command.positions[0]
+    desk.real_time(0.1, None)
+    count = len(desk.decisions)
+    desk.sleep(7200.0)
+    if first == "chunk":
+        desk.chunk(round((desk.now_s + 0.1) * 1e9), *[RIGHT] * 8)
+    elif first == "watch":
+        desk.session.watch()
+    elif first == "status":
+        desk.status()
+    desk.real_time(0.5, there)
+    assert {decision.author for decision in desk.decisions[count:]} == {"hold:stopped"}
+    assert desk.latched_reasons[1:] == ["suspended: the machine slept for 7200 s while the robot was driven"]
+    assert StopLatch(tmp_path).stopped.startswith("suspended")
+    desk.session.release()
+    desk.chunk(round((desk.now_s + 0.1) * 1e9), *[RIGHT] * 8)
+    assert desk.real_time(0.3, there).author == "v"
+
+
+@pytest.mark.parametrize("why", ["nobody drove", "lock-step", "it was awake", "the node waited between two clocks"])
+def test_a_suspension_stops_nothing_that_it_does_not_concern(why):
+    desk = Desk(lockstep=why == "lock-step")
+    desk.status(state="idle" if why == "nobody drove" else "running")
+    desk.chunk(round(100.1e9), *[RIGHT] * 8)
+    desk.real_time(0.2)
+    if why == "it was awake":
+        desk.now_s += 7200.0
+    elif why == "the node waited between two clocks":
+        for off_s in (-5.0, 5.0):
+            desk.slept_s += off_s
+            desk.session.watch()
+    else:
+        desk.sleep(7200.0)
+    desk.real_time(0.2)
+    desk.status()
+    desk.real_time(0.2)
+    assert desk.latched_reasons == [""]
 
 
 class Kept(GoRight):

@@ -1,11 +1,12 @@
 """A latched stop outlives the process, whatever happens to its file."""
 
 import os
+import shutil
 
 import pytest
 
 from engram.core.types import EpisodeStatus
-from engram.runtime.stop_latch import DAMAGED, RESTARTED, StopLatch
+from engram.runtime.stop_latch import DAMAGED, LAST_COMMAND, RESTARTED, StopLatch
 
 
 def writers(*names: str):
@@ -63,6 +64,48 @@ def test_a_stop_that_cannot_be_written_is_latched_and_says_so(tmp_path):
     latch.stop("button")
     assert latch.stopped == "button"
     assert "would not survive a restart" in latch.problem
+
+
+def tampered(folder, how: str):
+    """Do to the file of the latch what somebody may do while a process keeps it."""
+    path = folder / "stop.json"
+    released = path.read_bytes().replace(b"button", b"")
+    if how == "emptied":
+        path.write_bytes(b"")
+    elif how == "folder deleted":
+        shutil.rmtree(folder)
+    else:
+        path.unlink()
+    if how == "replaced":
+        path.write_bytes(released)
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "replaced", "folder deleted"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_that_somebody_deletes_or_changes_meanwhile_is_written_again_once(tmp_path, how, restarted):
+    latch = StopLatch(tmp_path / "stop")
+    latch.saw(status(), SIM)
+    latch.stop("button")
+    if restarted:
+        latch = StopLatch(tmp_path / "stop")  # it has read the file alone
+    tampered(tmp_path / "stop", how)
+    assert latch.again() == f"{latch.path}: somebody deleted or changed it; it was written again"
+    assert StopLatch(tmp_path / "stop").now == latch.now
+    written = latch.path.stat()
+    assert latch.again() == "" and os.path.samestat(latch.path.stat(), written)
+
+
+def test_before_the_first_stop_or_episode_there_is_nothing_to_write_again(tmp_path):
+    latch = StopLatch(tmp_path / "new")
+    assert (latch.again(), latch.stopped) == ("", "")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_last_command_without_a_latch_counts_as_stopped(tmp_path):
+    """It is written after the latch alone: somebody has deleted that."""
+    assert StopLatch(tmp_path).stopped == ""
+    (tmp_path / LAST_COMMAND).touch()
+    assert StopLatch(tmp_path).stopped.startswith(DAMAGED)
 
 
 def test_a_process_that_begins_within_an_episode_holds_it(tmp_path):

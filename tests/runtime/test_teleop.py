@@ -8,7 +8,19 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.runtime.motor_units import MotorUnits
 from engram.runtime.robot_drivers import load_teleoperator
-from engram.runtime.teleop import FAILED, QUIT, STOP, SUCCEEDED, Keyboard, Keys, LeRobotDevice, Seen, Terminal
+from engram.runtime.teleop import (
+    FAILED,
+    GIVE_BACK,
+    QUIT,
+    STOP,
+    SUCCEEDED,
+    TAKE,
+    Keyboard,
+    Keys,
+    LeRobotDevice,
+    Seen,
+    Terminal,
+)
 from tests.core.gantry import GANTRY
 from tests.runtime.lerobotgantry import MOTORS
 from tests.runtime.lerobotleader import LeRobotLeader
@@ -45,6 +57,18 @@ def test_a_key_takes_over_moves_for_as_long_as_it_is_held_and_keeps_the_grip():
     np.testing.assert_allclose(press(hand, keyboard, "ar").action[:3], [0.3, 0.3, 0.3])
     np.testing.assert_allclose(press(hand, keyboard, "", 0.2).action, [0, 0, 0, 0, 0, 0, 0.8])  # let go: it stands
     assert not press(hand, keyboard, " ").drives
+
+
+def test_what_a_button_says_stays_true_when_it_is_pressed_twice_and_the_space_bar_toggles():
+    hand = Hand()
+    keyboard = Keyboard(hand.keys, 0.3)
+    assert [press(hand, keyboard, keys).drives for keys in (TAKE * 2, TAKE, GIVE_BACK * 2, GIVE_BACK)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert [press(hand, keyboard, keys).drives for keys in (" ", " ", "  ")] == [True, False, False]
 
 
 def test_keys_without_a_character_move_nothing():
