@@ -155,6 +155,7 @@ SERVICES = (
         "decide whether two objects are one, or undo a decision",
     ),
     ("memory/get_graph", "engram_interfaces/srv/GetGraph", "memory", "the whole scene graph, now or as of a time"),
+    ("memory/publish_graph", "std_srvs/srv/Trigger", "memory", "publish the whole scene graph on memory/graph again"),
     ("policy/promote", "engram_interfaces/srv/PromotePolicy", "learner", "approve a version for good"),
     ("policy/rollback", "engram_interfaces/srv/RollbackPolicy", "learner", "return to an earlier version"),
     ("lifecycle_manager/startup", "std_srvs/srv/Trigger", "lifecycle_manager", "bring every node up"),

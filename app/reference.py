@@ -20,7 +20,7 @@ from engram.runtime.parameters import descriptions
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 POLICY = FOLDER.parents[1] / "config" / "sros2" / "engram.policy.xml"
-LAUNCH_FILES = ("sim", "robot", "far")
+LAUNCH_FILES = ("sim", "robot", "memory", "far")
 HEAD = """# Command line
 
 Written by `python -m engram.app.reference`; a test compares it with the code. `engram <command> --help` shows the same.

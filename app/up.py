@@ -285,7 +285,7 @@ class UpConfig:
     """Start the nodes of a launch file and watch over them (``ros2 launch engram <file>`` does the same)."""
 
     file: tyro.conf.Positional[str] = "sim"
-    """Launch file: sim, robot, far or a path of a *.launch.yaml."""
+    """Launch file: sim, robot, memory, far or a path of a *.launch.yaml."""
     arguments: tyro.conf.Positional[tuple[str, ...]] = ()
     """Launch arguments as name:=value."""
     show_args: Annotated[bool, tyro.conf.arg(aliases=("-s",))] = False

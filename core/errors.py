@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import lru_cache
+from heapq import nsmallest
 
 EXIT_MISCONFIGURED = 2
 """Exit status of a process that cannot work with its configuration. Restarting it would not help."""
+SHOWN = 100
+"""Characters of a name that an error repeats, choices that it lists, and choices that are compared with the name."""
+COMPARED = 50
+"""Longest name that is compared with others [characters]: the time that takes grows with its square, and a stranger may
+have sent any."""
 
 
 class EngramError(Exception):
@@ -54,10 +61,28 @@ def unknown_name(kind: str, name: object, valid: Iterable[str]) -> UnknownNameEr
     >>> str(unknown_name("task", "rech", ["reach", "stack"]))
     "unknown task 'rech'; did you mean 'reach'? valid: reach, stack"
     """
-    choices = sorted(valid)
-    near = difflib.get_close_matches(str(name), choices, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return UnknownNameError(f"unknown {kind} {str(name)!r}; {hint}valid: {', '.join(choices) or '(none)'}")
+    choices, text = sorted(valid), str(name)
+    near = _nearest(text, _alike(text, choices)) if len(text) <= COMPARED else ""
+    hint = f"did you mean {near!r}? " if near else ""
+    listed = ", ".join(map(_cut, choices[:SHOWN])) or "(none)"
+    more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+    return UnknownNameError(f"unknown {kind} {_cut(text)!r}; {hint}valid: {listed}{more}")
+
+
+def _alike(name: str, choices: list[str]) -> tuple[str, ...]:
+    """Return the short ones of ``choices``; of many, those that have most letters in common with ``name``."""
+    letters, short = set(name), [choice for choice in choices if len(choice) <= COMPARED]
+    return tuple(short if len(short) <= SHOWN else nsmallest(SHOWN, short, key=lambda one: len(letters ^ set(one))))
+
+
+@lru_cache(maxsize=256)  # what waits for a tf frame asks for it again and again
+def _nearest(name: str, choices: tuple[str, ...]) -> str:
+    """Return the one of ``choices`` that is most like ``name``; empty: none is."""
+    return next(iter(difflib.get_close_matches(name, choices, n=1)), "")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)

@@ -1,4 +1,4 @@
-"""How long words may be: what a person asks of the robot, or of its memory, and the names that are made of them."""
+"""How long words may be: what a person asks of the robot, or of its memory, and names: of frames, and made of words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ WORDS_MAX = 1000
 """Longest words of a goal or a question [characters]: what is read word by word, and published with every step."""
 NAME_MAX = 100
 """Longest name that is made of words [characters]."""
+FRAME_MAX = 256
+"""Longest name of a tf frame [characters]: errors repeat it, and it is kept for as long as the process runs."""
 _DIGEST = 8
 
 
@@ -17,6 +19,12 @@ def check_words(name: str, words: str) -> None:
     """Raise InvalidInputError, which calls the field ``name``, for ``words`` longer than ``WORDS_MAX``."""
     if len(words) > WORDS_MAX:
         raise InvalidInputError(f"{name}: {len(words)} characters, expected at most {WORDS_MAX}")
+
+
+def check_frame(name: str, frame: str) -> None:
+    """Raise InvalidInputError, which calls the field ``name``, for a ``frame`` longer than ``FRAME_MAX``."""
+    if len(frame) > FRAME_MAX:
+        raise InvalidInputError(f"{name}: {len(frame)} characters, expected at most {FRAME_MAX}")
 
 
 def is_encodable(text: str) -> bool:

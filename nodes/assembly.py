@@ -8,11 +8,13 @@ from typing import Any
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from tf2_msgs.msg import TFMessage
 
+from engram.core.errors import InvalidInputError
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import writers_of
 from engram.nodes.image_topics import subscribe_images
 from engram.runtime.assembly import CameraInbox
-from engram.runtime.transforms import TransformBuffer
+from engram.runtime.transforms import MOST_FRAMES, SETTLE_S, TransformBuffer
 
 
 def make_camera(name: str, transforms: TransformBuffer, *, depth: bool) -> CameraInbox:
@@ -37,14 +39,16 @@ def take_info(camera: CameraInbox, msg: CameraInfo) -> None:
     camera.set_intrinsics(messages.intrinsics_from_msg(msg, f"camera {camera.name!r} camera_info"))
 
 
-def take_transforms(transforms: TransformBuffer, msg: TFMessage, *, static: bool = False) -> None:
-    """Take in poses that hold at their stamps, or always (``static``)."""
+def take_transforms(transforms: TransformBuffer, msg: TFMessage, writer: bytes = b"", *, static: bool = False) -> None:
+    """Take in poses of ``writer`` that hold at their stamps, or always (``static``)."""
+    if len(msg.transforms) > MOST_FRAMES:
+        raise InvalidInputError(f"{len(msg.transforms)} frames, at most {MOST_FRAMES}")
     for transform in msg.transforms:
         pose = messages.pose_from_transform(transform)
         if static:
-            transforms.add_static(transform.child_frame_id, pose)
+            transforms.add_static(transform.child_frame_id, pose, writer)
         else:
-            transforms.add(transform.child_frame_id, messages.from_stamp(transform.header.stamp), pose)
+            transforms.add(transform.child_frame_id, messages.from_stamp(transform.header.stamp), pose, writer)
 
 
 def subscribe_camera(node: EngramNode, camera: CameraInbox, on_part: Callable[[], None]) -> None:
@@ -67,15 +71,15 @@ def subscribe_camera(node: EngramNode, camera: CameraInbox, on_part: Callable[[]
 def subscribe_transforms(node: EngramNode, transforms: TransformBuffer, on_part: Callable[[], None]) -> None:
     """Feed ``transforms`` from tf and tf_static; ``on_part`` is called after each message."""
 
-    def moving(msg: TFMessage) -> None:
-        for transform in msg.transforms:
-            node.check_stamp(transform)
-        take_transforms(transforms, msg)
-        on_part()
+    def taker(*, static: bool) -> Callable[[TFMessage, Any], None]:
+        def take(msg: TFMessage, info: Any) -> None:
+            for transform in () if static else msg.transforms:
+                node.check_stamp(transform)
+            take_transforms(transforms, msg, bytes(info["publisher_gid"]["data"]), static=static)
+            on_part()
 
-    def static(msg: TFMessage) -> None:
-        take_transforms(transforms, msg, static=True)
-        on_part()
+        return take
 
-    node.subscribe(TFMessage, "tf", moving, qos.TF)
-    node.subscribe(TFMessage, "tf_static", static, qos.TF_STATIC)
+    node.subscribe(TFMessage, "tf", taker(static=False), qos.TF)
+    node.subscribe(TFMessage, "tf_static", taker(static=True), qos.TF_STATIC)
+    node.every(SETTLE_S, lambda: transforms.settle(lambda: writers_of(node, "tf_static")), "tf_static")

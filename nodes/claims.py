@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from posixpath import join
 from typing import Any
 
 from rclpy.clock import Clock, ClockType
@@ -14,6 +15,7 @@ from engram.core.errors import EngramError
 from engram.nodes.base import EngramNode
 from engram.runtime.bound_topic import BoundTopic
 from engram.runtime.health import Health
+from engram.runtime.robot_topic import RobotTopic
 
 RETRY_S = 0.1
 """Time between two looks whether a message that waits may be taken by now [s]."""
@@ -27,17 +29,24 @@ def subscribe_bound(
     profile: QoSProfile,
     *,
     every: bool = False,
+    shared: bool = False,
 ) -> None:
     """Subscribe for as long as ``node`` is active; ``callback`` gets the messages of one writer.
 
     Of a writer that waits until its killed predecessor is gone the newest message waits, or, where ``every`` one
-    counts, as many as ``profile`` keeps.
+    counts, as many as ``profile`` keeps. Where a topic is ``shared``, those for other robots are no mistake.
     """
     claim = _claim(node, topic, node.config.writers_of(topic))
     kept = profile.depth if every else 1
-    bound = BoundTopic(topic, claim, node.config.robot_id, callback, node.health, kept=kept)
+    bound = BoundTopic(topic, claim, "" if shared else node.config.robot_id, callback, node.health, kept=kept)
     node.subscribe(msg_type, topic, _taker(bound), profile)
     node.every(RETRY_S, bound.retry, topic)
+
+
+def by_robot(node: EngramNode, topic: str, callback: Callable[[Any], None]) -> Callable[[Any, Any], None]:
+    """Return what to subscribe to ``topic`` with: ``callback`` gets the messages of one writer for each robot."""
+    nodes = [_full_name(node.get_namespace(), name) for name in node.config.writers_of(topic)]
+    return _taker(RobotTopic(topic, lambda: writers_of(node, topic), nodes, callback, node.health))
 
 
 def hear_bound(
@@ -66,7 +75,7 @@ def hear_bound(
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
-def _taker(bound: BoundTopic) -> Callable[[Any, Any], None]:
+def _taker(bound: BoundTopic | RobotTopic) -> Callable[[Any, Any], None]:
     def take(msg: Any, info: Any) -> None:
         bound.take(msg, bytes(info["publisher_gid"]["data"]))
 
@@ -74,12 +83,12 @@ def _taker(bound: BoundTopic) -> Callable[[Any, Any], None]:
 
 
 def _claim(node: Node, topic: str, writers: Sequence[str]) -> WriterClaim:
-    own = node.get_namespace()
-    nodes = [name if name.startswith("/") else _full_name(own, name) for name in writers]
-    return WriterClaim(lambda: _writers(node, topic), nodes)
+    nodes = [_full_name(node.get_namespace(), name) for name in writers]
+    return WriterClaim(lambda: writers_of(node, topic), nodes)
 
 
-def _writers(node: Node, topic: str) -> list[Writer]:
+def writers_of(node: Node, topic: str) -> list[Writer]:
+    """Return the publishers of ``topic`` that are there now."""
     return [
         Writer(bytes(found.endpoint_gid), _full_name(found.node_namespace, found.node_name))
         for found in node.get_publishers_info_by_topic(topic)
@@ -88,4 +97,4 @@ def _writers(node: Node, topic: str) -> list[Writer]:
 
 def _full_name(namespace: str, name: str) -> str:
     # rclpy's words for a node that it knows a topic of, but not yet the name
-    return "" if name.startswith("_NODE_NAME_UNKNOWN_") else f"{namespace.rstrip('/')}/{name}"
+    return "" if name.startswith("_NODE_NAME_UNKNOWN_") else join(namespace, name)

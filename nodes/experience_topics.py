@@ -11,6 +11,7 @@ from engram.learning.experience.spool import SpoolConfig
 from engram.learning.experience.spool_stream import Gone
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.runtime.experience_outbox import ExperienceOutbox, open_spool_or_report
 from engram_interfaces.msg import Experience, ExperienceAck
 
@@ -43,17 +44,15 @@ def open_outbox(node: EngramNode, folder: Path, kinematics: Kinematics, robot: R
 
     None: the disk refuses it. The robot works on without.
     """
-    config = SpoolConfig(window=qos.EXPERIENCE.depth)
-    spool = open_spool_or_report(folder, node.config.robot_id, config, node.health)
+    spool = open_spool_or_report(folder, node.config.robot_id, SpoolConfig(window=qos.EXPERIENCE.depth), node.health)
     if spool is None:
         return None
-    link = ExperiencePublisher(node)
-    thread = node.worker("experience", lambda job: job(), capacity=4096)
+    link, thread = ExperiencePublisher(node), node.worker("experience", lambda job: job(), capacity=4096)
     outbox = ExperienceOutbox(spool, kinematics, robot, thread, link, node.health, node.report)
 
     def acknowledged(msg: ExperienceAck) -> None:
         outbox.received(msg.robot_id, msg.boot_id, msg.sequence)
 
-    node.subscribe(ExperienceAck, "experience/ack", acknowledged, qos.EXPERIENCE)
+    subscribe_bound(node, ExperienceAck, "experience/ack", acknowledged, qos.EXPERIENCE, every=True, shared=True)
     node.every(PERIOD_S, outbox.send, "experience")
     return outbox

@@ -17,6 +17,7 @@ from engram.core.errors import EngramError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import subscribe_bound
 from engram.nodes.process import run
 from engram.runtime.parameters.gate import GateNodeConfig
 from engram.runtime.promotions import Promotions
@@ -56,8 +57,8 @@ class GateNode(EngramNode):
         except EngramError as error:
             self.cannot = str(error)
             self.get_logger().warning(f"no candidate can be judged: {error}")
-        self.subscribe(PolicyManifestMsg, "policy/candidate", self._on_candidate, qos.LATCHED)
-        self.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
+        subscribe_bound(self, PolicyManifestMsg, "policy/candidate", self._on_candidate, qos.LATCHED)
+        subscribe_bound(self, PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST, every=True)
         self.every(0.5, self._promote, "policy/promote")
 
     def stop(self) -> None:
@@ -134,9 +135,8 @@ class GateNode(EngramNode):
         msg = GateVerdictMsg(candidate=version, decision=decision, reason=reason, pairs=pairs, report_json=report)
         msg.header = messages.header(self.get_clock().now().nanoseconds)
         self.verdicts.publish(msg)
-        self.health.note(
-            "candidate", f"{version}: {'' if decision == OPEN else decision + ', '}{reason}; {pairs} pairs"
-        )
+        shown = reason if decision == OPEN else f"{decision}, {reason}"
+        self.health.note("candidate", f"{version}: {shown}; {pairs} pairs")
 
     def add_diagnostics(self) -> None:
         """Show what is judged, or why nothing is."""

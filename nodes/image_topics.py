@@ -23,6 +23,11 @@ def compressed_topic(camera: str, part: str) -> str:
     return f"{raw_topic(camera, part)}/{SUFFIXES[part]}"
 
 
+def heard_topic(node: EngramNode, camera: str, part: str) -> str:
+    """Return the topic that ``node`` hears those images on, after remapping: relative, if it is in its namespace."""
+    return node.resolve_topic_name(raw_topic(camera, part)).removeprefix(node.get_namespace().rstrip("/") + "/")
+
+
 def subscribe_images(
     node: EngramNode, camera: str, part: str, take: Callable[[Any], None], raw_profile: QoSProfile
 ) -> None:

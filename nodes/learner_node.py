@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NoReturn
 
-from engram.core.errors import CannotTrainError, EngramError, StoreError
+from engram.core.errors import CannotTrainError, EngramError
 from engram.core.registry import make_robot
 from engram.core.types import PolicyManifest
 from engram.learning.experience.receiver import Receipt
@@ -22,12 +22,13 @@ from engram.learning.weights.keys import load_private_key
 from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
+from engram.nodes.claims import by_robot
 from engram.nodes.process import run
 from engram.runtime.experience_session import ExperienceSession
 from engram.runtime.factories import make_learnable
 from engram.runtime.learner_session import LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
-from engram.runtime.promotions import LATER
+from engram.runtime.promotions import answer
 from engram.validation.of_learner import GATE
 from engram.validation.validate import KeptVerdicts, proof_in
 from engram_interfaces.msg import Experience, ExperienceAck, WeightChunk
@@ -72,7 +73,7 @@ class LearnerNode(EngramNode):
         """Take in experience, and train whenever there is something to learn."""
         self.keeping = self.worker("store", lambda job: job(), capacity=4096)
         self.training = self.worker("training", lambda job: job(), capacity=1)
-        self.subscribe(Experience, "experience", self._on_experience, qos.EXPERIENCE)
+        self.subscribe(Experience, "experience", by_robot(self, "experience", self._on_experience), qos.EXPERIENCE)
         self.serve(PromotePolicy, "policy/promote", self._on_promote)
         self.serve(RollbackPolicy, "policy/rollback", self._on_rollback)
         self.every(self.config.commit_period_s, lambda: self.keeping.put(self.session.commit), "commit")
@@ -95,8 +96,8 @@ class LearnerNode(EngramNode):
 
     def _on_experience(self, msg: Experience) -> None:
         what = messages.experience_from_msg(msg)
-        self.health.count("experience")
-        self.keeping.put(lambda: self.session.take(what))
+        if self.session.has_room(what):
+            self.keeping.put(lambda: self.session.take(what), keep=True)
 
     def _keep_training(self) -> None:
         if not self.busy:
@@ -111,20 +112,14 @@ class LearnerNode(EngramNode):
             self.busy = False
 
     def _on_promote(self, request: PromotePolicy.Request, response: PromotePolicy.Response) -> Any:
-        try:
-            response.reason = self.session.promote(request.version, request.reason or "policy/promote")
-            response.accepted = True
-        except (OSError, StoreError) as error:
-            response.reason = f"{LATER}{error}"
-        except EngramError as error:
-            response.reason = str(error)
+        told = request.version, request.reason or "policy/promote"
+        response.accepted, response.reason = answer(lambda: self.session.promote(*told))
         return response
 
     def _on_rollback(self, request: RollbackPolicy.Request, response: RollbackPolicy.Response) -> Any:
         try:
             response.version = self.session.roll_back(request.version, request.reason or "policy/rollback")
-            response.accepted = True
-            response.reason = f"{response.version} drives again{self.session.unannounced}"
+            response.accepted, response.reason = True, f"{response.version} drives again{self.session.unannounced}"
         except (OSError, EngramError) as error:
             response.reason = str(error)
             response.version = self.session.driving  # may fail, too: then the reason is said all the same
@@ -138,8 +133,7 @@ class LearnerNode(EngramNode):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Publish weights in slices, their manifest first; of a candidate that is kept back, the manifest alone."""
-        now_ns = self.get_clock().now().nanoseconds
-        told = messages.manifest_to_msg(manifest, now_ns, self.config.chunk_size, signature)
+        told = messages.manifest_to_msg(manifest, self.get_clock().now().nanoseconds, self.config.chunk_size, signature)
         if manifest.stage in ("candidate", "rejected"):
             self.candidates.publish(told)
         if data:  # else what drives stays latched, for a policy node that starts later
@@ -156,8 +150,7 @@ class LearnerNode(EngramNode):
 
 def main() -> NoReturn:
     """Run the node."""
-    # a network; the second is what torch's first optimiser imports
-    run(LearnerNode, ahead=("engram.policies", "torch._dynamo"))
+    run(LearnerNode, ahead=("engram.policies", "torch._dynamo"))  # a network, and what torch's first optimiser imports
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ from engram.runtime.link_watch import LinkWatch
 from engram.runtime.parameters.link import LinkNodeConfig
 
 IMAGE_TOPIC = re.compile(r"camera/([^/]+)/(color|depth)/image_raw")
+MOST_STREAMS = 32
+"""Image topics that are compressed at most: 16 cameras, as the page shows."""
 LOOK_S = 0.5
 """Time between two looks at who subscribes and who was heard of [s]."""
 
@@ -80,19 +82,24 @@ class LinkNode(EngramNode):
         base = self.get_namespace().rstrip("/") + "/"
         for topic, _ in self.get_topic_names_and_types():
             found = IMAGE_TOPIC.fullmatch(topic.removeprefix(base)) if topic.startswith(base) else None
-            if found is not None and found[0] not in self.streams:
+            if found is not None and found[0] not in self.streams and self.count_publishers(found[0]):
                 self._offer(found[1], found[2])
-        for stream in self.streams.values():
-            wanted = stream.publisher.get_subscription_count() > 0
-            if wanted and stream.subscription is None:
+        for raw, stream in list(self.streams.items()):
+            wanted, reads = stream.publisher.get_subscription_count() > 0, stream.subscription is not None
+            if wanted and not reads:
                 self._resume(stream)
-            elif not wanted:
+            elif reads and not wanted:
                 self._pause(stream)
+            elif not wanted and not self.count_publishers(raw):  # the camera is gone
+                self.destroy_publisher(self.streams.pop(raw).publisher)
 
     def _offer(self, camera: str, part: str) -> None:
         topic = compressed_topic(camera, part)
         if self.count_publishers(topic):
             return  # the camera's driver compresses it already
+        if len(self.streams) >= MOST_STREAMS:
+            self.health.problem("cameras", f"{topic[:100]} is left out: there are {MOST_STREAMS} image topics already")
+            return
         publisher = self.create_publisher(CompressedImage, topic, qos.COMPRESSED)
         self.streams[raw_topic(camera, part)] = Stream(camera, part, publisher)
 
@@ -135,25 +142,18 @@ class LinkNode(EngramNode):
                 self.watch.heard(name, time.monotonic())
 
     def _look(self) -> None:
-        before = self.watch.state
-        wrong = self.watch.look(time.monotonic())
-        after = self.watch.state
-        if wrong:
+        if wrong := self.watch.look(time.monotonic()):
             self.health.problem("link", wrong)
         else:
             self.health.clear("link")
-        if after == "lost" and before != "lost":
-            self.get_logger().warning(f"link lost: {wrong}")
-        elif before == "lost" and after != "lost":
-            self.get_logger().info(f"link restored after {self.watch.longest_s:.1f} s at most")
+        if self.watch.news:
+            self.get_logger().warning(self.watch.news)
 
     def add_diagnostics(self) -> None:
         """Tell how the link is and was."""
         if self.state == "active" and self.watch.peers:
-            self.health.note("link", self.watch.state)
-            self.health.note("link lost", str(self.watch.losses))
-            self.health.note("link restored", str(self.watch.restorations))
-            self.health.note("longest silence s", f"{self.watch.longest_s:.1f}")
+            for key, text in self.watch.notes().items():
+                self.health.note(key, text)
 
 
 def main() -> NoReturn:

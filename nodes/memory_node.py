@@ -20,9 +20,7 @@ from typing import NoReturn
 from sensor_msgs.msg import JointState as JointStateMsg
 from vision_msgs.msg import Detection3DArray
 
-from engram.core.contracts import Kinematics, Memory
-from engram.core.control import hand
-from engram.core.registry import make_kinematics, make_robot
+from engram.core.contracts import Memory
 from engram.core.types import GraphUpdate, JointState, MemoryTokens, SceneObservation, Verdict
 from engram.memory.graph.fusion import FusionConfig
 from engram.memory.robot_memory import RobotMemory
@@ -32,6 +30,7 @@ from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.nodes.memory_services import MemoryServices
 from engram.nodes.process import run
+from engram.runtime.body import Body
 from engram.runtime.factories import Budget, make_memory
 from engram.runtime.memory_feed import MemoryFeed, MemoryFeedConfig
 from engram.runtime.parameters.memory import MemoryNodeConfig
@@ -54,8 +53,7 @@ class MemoryNode(EngramNode):
         """Open the memory; its last durable state is there again."""
         config = self.config
         folder, places = config.store.replace("{robot_id}", config.robot_id), config.places
-        self.robot = make_robot(config.robot)
-        self.kinematics: Kinematics | None = make_kinematics(self.robot) if config.track_hand else None
+        self.body = Body(config.robot, track_hand=config.track_hand, drives=config.frame != "base_link")
         self.memory: Memory
         self.memory, self.close_store = make_memory(
             config.memory,
@@ -77,7 +75,7 @@ class MemoryNode(EngramNode):
         whose = MemoryFeedConfig(config.robot_id, config.lockstep, config.frame, config.base_sigma_m, share_s)
         self.verdicts = self.create_publisher(VerdictMsg, "verdict", qos.COMMAND)
         self.feed = MemoryFeed(
-            self.memory, self.robot, whose, self.transforms.lookup, self._publish_change, self._publish_context,
+            self.memory, self.body.profile, whose, self.transforms.lookup, self._publish_change, self._publish_context,
             self.health, lambda: self.get_clock().now().nanoseconds, self._publish_verdict,
         )  # fmt: skip
 
@@ -85,16 +83,14 @@ class MemoryNode(EngramNode):
         """Listen to perception and offer the services."""
         config = self.config
         self.thread = self.worker("memory", lambda job: job(), capacity=256)
-        self.matcher = SceneMatcher(
-            self._on_matched, lockstep=config.lockstep, wants_joints=self.kinematics is not None
-        )
+        self.matcher = SceneMatcher(self._on_matched, lockstep=config.lockstep, wants_joints=self.body.has_hand)
         self.answering = MemoryServices(self, self.memory, self.feed, self.thread, self.boot_id)
         # of any writer: each camera may have a perception of its own
         self.subscribe(SceneObservationMsg, "scene/observation", self._on_scene, qos.EVENTS)
         self.subscribe(Detection3DArray, "detections", self._on_detections, qos.DETECTIONS)
         topic, profile = qos.every_status(lockstep=config.lockstep)
         subscribe_bound(self, TaskStatus, topic, self._on_status, profile, every=True)
-        if self.kinematics is not None:
+        if self.body.has_hand:
             joints = qos.sensor_subscription(lockstep=config.lockstep)
             subscribe_bound(self, JointStateMsg, "joint_states", self._on_joints, joints, every=True)
         chunks = qos.every_step(qos.CHUNK, lockstep=config.lockstep)
@@ -147,12 +143,10 @@ class MemoryNode(EngramNode):
             subscribe_transforms(self, self.transforms, lambda: self.thread.put_once(self.feed.place_waiting))
 
     def _on_joints(self, msg: JointStateMsg) -> None:
-        self.matcher.joints(messages.joints_from_msg(msg, self.robot.joint_names))
+        self.matcher.joints(messages.joints_from_msg(msg, self.body.joint_names))
 
     def _on_matched(self, scene: SceneObservation, joints: JointState | None, received_s: float) -> None:
-        held = None
-        if self.kinematics is not None and joints is not None:
-            held = hand(joints, self.kinematics, self.robot, self.config.robot_id)
+        held = self.body.hand(joints, self.config.robot_id)
         self.thread.put(lambda: self.feed.scene(scene, held, received_s))
 
     def _on_status(self, msg: TaskStatus) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from std_srvs.srv import Trigger
 
 from engram.core.contracts import Memory
 from engram.core.errors import InvalidInputError, StaleDataError, StoreError, UnknownNameError
@@ -11,7 +14,7 @@ from engram.nodes import messages
 from engram.nodes.messages import requests
 from engram.runtime.memory_feed import MemoryFeed
 from engram.runtime.memory_requests import Asking, merge, question_of, resolve, undecided
-from engram.runtime.worker import Worker
+from engram.runtime.worker import LATER_MAX, Worker
 from engram_interfaces.srv import GetGraph, MemoryConflicts, MemoryMerge, MemoryQuery, MemoryResolve
 
 if TYPE_CHECKING:
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class MemoryServices:
-    """Offers the services for as long as ``node`` is active; each is answered in the memory's thread.
+    """Offers the services for as long as ``node`` is active; each is answered in the memory's thread, after what waits
+    there of scenes and commits.
 
     Args:
         node: whose services they are; its parameters say how long answers are.
@@ -40,8 +44,10 @@ class MemoryServices:
         self._node, self._memory, self._feed = node, memory, feed
         self._thread, self._boot_id = thread, boot_id
         self.stopping = False  # from then on, questions are refused
+        self._shared = lru_cache(maxsize=1)(self._graph_of)  # by all that wait for the same graph
         self._serve(MemoryQuery, "memory/query", self._query, "answer", "no answer: ")
         self._serve(GetGraph, "memory/get_graph", self._graph)
+        self._serve(Trigger, "memory/publish_graph", self._publish, "message", "not published: ")
         self._serve(MemoryMerge, "memory/merge", self._merge, "status", "not merged: ")
         self._serve(MemoryConflicts, "memory/conflicts", self._conflicts, "reason")
         self._serve(MemoryResolve, "memory/resolve", self._resolve, "reason")
@@ -68,7 +74,7 @@ class MemoryServices:
         """Return what ``work`` gives when the memory's thread ran it.
 
         Raises:
-            StaleDataError: the node is being stopped, and ``work`` was not begun.
+            StaleDataError: ``work`` was not begun, as the node is being stopped or too many questions wait.
         """
         answered = self._node.promise()
 
@@ -78,9 +84,12 @@ class MemoryServices:
                 answered.set_result(work())
             except Exception as error:
                 answered.set_exception(error)
+            if not len(self._thread):
+                self._shared.cache_clear()
 
         self._check_running()
-        self._thread.put(job, keep=True)
+        if not self._thread.put_later(job):
+            raise StaleDataError(f"the memory is busy: {LATER_MAX} questions wait, ask again later")
         return await answered
 
     def _check_running(self) -> None:
@@ -98,8 +107,15 @@ class MemoryServices:
         return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
 
     def _graph(self, request: GetGraph.Request) -> GetGraph.Response:
-        graph = self._memory.graph(messages.from_stamp(request.at) or None)
+        return self._shared(self._feed.sequence, messages.from_stamp(request.at) or None)
+
+    def _graph_of(self, _sequence: int, at_ns: int | None) -> GetGraph.Response:
+        graph = self._memory.graph(at_ns)
         return GetGraph.Response(graph=messages.graph_to_msg(graph, self._boot_id, self._node.config.frame))
+
+    def _publish(self, _: Trigger.Request) -> Trigger.Response:
+        done = self._feed.share_full()
+        return Trigger.Response(success=done, message="published" if done else "it was published a moment ago")
 
     def _merge(self, request: MemoryMerge.Request) -> MemoryMerge.Response:
         guess = requests.guess_from_msg(request.transform)

@@ -15,7 +15,7 @@ from engram.core.types import CameraFrame
 from engram.nodes import messages, qos
 from engram.nodes.assembly import make_camera, subscribe_camera, subscribe_transforms
 from engram.nodes.base import EngramNode
-from engram.nodes.image_topics import raw_topic
+from engram.nodes.image_topics import heard_topic
 from engram.nodes.process import run
 from engram.perception.zero_shot import ZeroShotDetectorConfig
 from engram.runtime.camera_watch import CameraWatch
@@ -46,7 +46,8 @@ class PerceptionNode(EngramNode):
         self.thread = self.worker("detector", self._detect, capacity=256 if self.config.keep_all else 1)
         transforms = TransformBuffer(self.health)
         self.inbox = make_camera(self.camera, transforms, depth=True)
-        self.watch = CameraWatch(self.inbox, raw_topic(self.camera, "color"))
+        self.topic = heard_topic(self, self.camera, "color")
+        self.watch = CameraWatch(self.inbox, self.topic)
         self.running = False  # something is carried out
         self.since = max(self.config.every, self.config.rest_every)  # frames since one was looked at
         subscribe_camera(self, self.inbox, self._advance)
@@ -106,13 +107,14 @@ class PerceptionNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete; called once a second."""
-        topic = raw_topic(self.camera, "color")
-        if not self.count_publishers(topic):
+        wrong: str | None
+        if not self.count_publishers(self.topic):
             there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
             found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))
-            self.health.problem("camera", f"nobody publishes {topic}; cameras there: {found or 'none'}")
-            return
-        wrong = self.watch.look()
+            wrong = f"nobody publishes {self.topic}; cameras there: {found or 'none'}"
+            self.get_logger().warning(wrong, throttle_duration_sec=60.0)  # without a page, nobody would see why
+        else:
+            wrong = self.watch.look()
         if wrong:
             self.health.problem("camera", wrong)
         elif wrong is not None:

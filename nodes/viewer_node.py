@@ -17,7 +17,6 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from std_msgs.msg import Bool
 
 from engram.core.ports import require_free_port
-from engram.core.registry import make_robot
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
@@ -25,6 +24,7 @@ from engram.nodes.handover import PERIOD_S, Handover
 from engram.nodes.image_topics import subscribe_images
 from engram.nodes.process import run
 from engram.nodes.viewer_requests import VisitorRequests
+from engram.runtime.body import described_robot
 from engram.runtime.health import TOPIC, own_name
 from engram.runtime.parameters.viewer import ViewerNodeConfig
 from engram.sim.tasks import example_instructions, task_for
@@ -56,7 +56,7 @@ class ViewerNode(EngramNode):
         """Open the page."""
         config = self.config
         require_free_port(config.port, "port:=N (launch argument or parameter)")
-        self.robot = make_robot(config.robot)
+        self.robot = described_robot(config.robot)
         self.joints: JointState | None = None
         self.heard_s = 0.0  # when they were
         self.images: dict[str, Image | CompressedImage] = {}  # camera -> newest picture
@@ -80,7 +80,8 @@ class ViewerNode(EngramNode):
     def start(self) -> None:
         """Listen to everything that is shown."""
         self.cameras.clear()
-        subscribe_bound(self, JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
+        if self.robot is not None:
+            subscribe_bound(self, JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self.subscribe(DiagnosticArray, TOPIC, self._on_diagnostics, qos.DIAGNOSTICS)
@@ -103,7 +104,7 @@ class ViewerNode(EngramNode):
 
     def _drive(self) -> None:
         """Pass on what a visitor does who drives the robot."""
-        if self.joints is None or time.monotonic() - self.heard_s > FRESH_S:
+        if self.robot is None or self.joints is None or time.monotonic() - self.heard_s > FRESH_S:
             self.handover.pass_on(self.page.by_hand(None), self.get_clock().now().nanoseconds)
             return
         joints = messages.joints_from_msg(self.joints, self.robot.joint_names)
@@ -177,7 +178,7 @@ class ViewerNode(EngramNode):
                 self.report("page", error)
 
     def _show_joints(self) -> None:
-        if self.joints is not None:
+        if self.robot is not None and self.joints is not None:
             self.page.show_joints(messages.joints_from_msg(self.joints, self.robot.joint_names))
 
     def _show_camera(self, name: str, msg: Image | CompressedImage) -> None:

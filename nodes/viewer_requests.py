@@ -166,7 +166,7 @@ class VisitorRequests:
             return False
 
         def answered(future: Future) -> None:
-            if (answer := future.result()) is not None:
+            if (answer := future.result()) is not None and answer.graph.full:  # else it was refused
                 then(answer.graph.boot_id, messages.graph_from_msg(answer.graph))
 
         self._graph.call_async(GetGraph.Request(at=messages.to_stamp(at_ns or 0))).add_done_callback(answered)

@@ -7,6 +7,7 @@ import numpy as np
 from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import CameraFrame, JointState, Observation
+from engram.core.words import check_frame
 from engram.runtime.transforms import TransformBuffer
 
 KEPT = 16
@@ -37,7 +38,12 @@ class CameraInbox:
         self._depths: StampedBuffer[np.ndarray] = StampedBuffer(KEPT)
 
     def add_color(self, stamp_ns: int, color: np.ndarray, optical_frame: str = "") -> None:
-        """Take in a colour image (H, W, 3) uint8 and, if it says so, the frame that it was taken in."""
+        """Take in a colour image (H, W, 3) uint8 and, if it says so, the frame that it was taken in.
+
+        Raises:
+            InvalidInputError: that frame has too long a name.
+        """
+        check_frame(f"camera {self.name!r} color: frame", optical_frame)
         self.pictures += 1
         self._colors.add(stamp_ns, color)
         self._optical = optical_frame or self._optical

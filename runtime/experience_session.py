@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,7 +11,12 @@ from engram.core.types import Transition
 from engram.learning.experience.receiver import ExperienceReceiver, Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
-from engram.runtime.health import Health
+from engram.runtime.health import DROPS, Health
+
+QUEUED_MAX = 256 << 20
+"""Experience that waits for the disk [bytes]; what comes beyond is dropped, and its robot sends it again."""
+OVERHEAD = 4096
+"""What a step counts beyond its arrays and texts [bytes], so that a million empty ones are bounded, too."""
 
 
 class ExperienceOutputs(Protocol):
@@ -35,6 +41,8 @@ class ExperienceSession:
     def __init__(self, store: ExperienceStore, outputs: ExperienceOutputs, health: Health, why: str = "") -> None:
         self._store, self._receipts, self._health, self._why = store, outputs, health, why
         self._receiver = ExperienceReceiver(store)
+        self._queued, self._lock = 0, threading.Lock()  # bytes that came and are not stored yet
+        self._taken = 0  # of them, those that are with the receiver
         self._look()
 
     def begin(self) -> None:
@@ -45,16 +53,35 @@ class ExperienceSession:
         """Make everything durable; the other threads have ended."""
         self.commit()
 
+    def has_room(self, what: Transition | Gone) -> bool:
+        """Tell whether ``what``, which came, may wait for :meth:`take`: that has to be called then; else it is lost.
+
+        It may be called in another thread.
+        """
+        size = _bytes_of(what)
+        self._health.count("experience")
+        with self._lock:
+            fits = self._queued + size <= QUEUED_MAX
+            self._queued += size * fits
+        if not fits:
+            self._health.count("experience" + DROPS)
+        return fits
+
     def take(self, what: Transition | Gone) -> None:
         """Take in a transition, or word of what is gone, until the next :meth:`commit`."""
+        self._taken += _bytes_of(what)
         self._receiver.take(what)
 
     def commit(self) -> None:
         """Store what was received and acknowledge it."""
         if not len(self._receiver):
             return
-        with self._health.timed("commit"):
-            received = self._receiver.commit()
+        try:
+            with self._health.timed("commit"):
+                received = self._receiver.commit()
+        finally:  # what a disk refused is gone from here, too
+            with self._lock:
+                self._queued, self._taken = max(0, self._queued - self._taken), 0
         for name, reasons in (("refused", received.refused), ("taken", received.taken)):
             if reasons:
                 self._health.count(f"experience {name}", len(reasons))
@@ -99,3 +126,15 @@ class ExperienceSession:
         self._health.note("episodes that are not whole", ", ".join((str(count), *newest)))
         if self._why:
             self._health.note("trains", f"nothing: {self._why}")
+
+
+def _bytes_of(what: Transition | Gone) -> int:
+    """Return about how much memory ``what`` takes."""
+    if isinstance(what, Gone):
+        return OVERHEAD
+    arrays = [*what.images.values(), what.state, what.action, what.executed_action]
+    texts = [what.instruction, what.task, *what.memory_ids]
+    if what.context is not None:
+        arrays.append(what.context.tokens)
+        texts += what.context.source_ids
+    return OVERHEAD + sum(array.nbytes for array in arrays) + sum(map(len, texts))

@@ -13,6 +13,7 @@ from engram.core.robot import RobotConfig
 from engram.core.types import GraphUpdate, SceneNode
 from engram.runtime.graph_mirror import GraphMirror
 
+TOPIC = "memory/graph"
 BASE = "base_link"
 """Frame of the arm, in which obstacles are told."""
 LABEL = "obstacle"
@@ -40,24 +41,38 @@ class KnownObstacles:
         self._robot, self._most, self._tell = robot, most, tell
         self._mirror = GraphMirror()
         self._told: tuple[Obstacle, ...] = ()
-        self.elsewhere = ""
-        """Frame of objects that cannot be told, as it is not that of the arm; empty: there are none."""
+        self._elsewhere = ""  # frame of objects that cannot be told, as it is not that of the arm; empty: none are
+        self.lost = True
+        """What there is, is not known: only the full graph counts."""
+
+    @property
+    def unknown(self) -> str:
+        """Why the obstacles are not known; empty: they are."""
+        if self.lost:
+            return f"{TOPIC} has not told them yet"
+        frame = self._elsewhere[:100]
+        return f"{TOPIC} has objects in frame {frame!r}, expected {BASE!r}: see frame of memory_node" if frame else ""
 
     def take(self, boot_id: str, update: GraphUpdate) -> bool:
-        """Take in a change of the graph. False: one before it was lost, so the full graph must be asked for."""
-        known = self._mirror.apply(boot_id, update)
+        """Take in a change of the graph. True: one before it was lost just now, so the full graph must be asked for."""
+        before, self.lost = self.lost, not self._mirror.apply(boot_id, update)
         nodes = self._mirror.nodes.values()
         frames = (node.pose.frame for node in nodes if node.layer == "object" and node.pose.frame != BASE)
-        self.elsewhere = next(frames, "")
+        self._elsewhere = next(frames, "")
         found = obstacles(nodes, self._robot)[: self._most]
         if found != self._told:
             self._told = found
             self._tell(found)
-        return known
+        return self.lost and not before
 
-    def lose(self) -> None:
-        """A change was refused, whatever it said: those told last stand, and only the full graph counts next."""
-        self._mirror.boot_id = ""
+    def lose(self) -> bool:
+        """A change was refused, whatever it said: those told last stand, and only the full graph counts next.
+
+        Returns:
+            Whether it must be asked for.
+        """
+        before, self.lost, self._mirror.boot_id = self.lost, True, ""
+        return not before
 
 
 def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle, ...]:

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from engram.core.errors import EngramError, StoreError, WeightsError
 from engram.core.types import PolicyManifest
-from engram.learning.experience.eligibility import ABLATION, COVERED
+from engram.learning.experience.eligibility import ABLATION, COVERED, OTHER, UNKNOWN
+from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.live import RECENT, worse_than_before
 from engram.learning.practised import Findings
@@ -298,11 +299,9 @@ class LearnerSession(ExperienceSession):
         self._tell_unreadable()
         self._unjudged = self._unjudged or bool(found)
         for info in found:
-            # Spoilt or blindfolded, or called off, a version says nothing of itself; what a person had to finish is no
-            # success of it.
-            if not info.judged or self.learner.why_not(info) in (ABLATION, COVERED):
+            if not self._shows_version(info):
                 continue
-            try:
+            try:  # what a person had to finish is no success of the version
                 helped = info.success and any(step.intervention for step in self._store.episode(info.number))
             except StoreError as error:  # a damaged record: the episodes after it count all the same
                 self._health.count("episodes unreadable")
@@ -318,6 +317,16 @@ class LearnerSession(ExperienceSession):
         self.live.keep(self.library.versions)
         self.live.save()
         self._unjudged = False
+
+    def _shows_version(self, info: EpisodeInfo) -> bool:
+        """Tell whether an episode counts for the version that it names, or for none where no policy acted.
+
+        It does not where that was spoilt or blindfolded, or called off; of a policy of another lineage, or of a robot
+        that weights are not for, it is some other version.
+        """
+        named, reason = tuple(filter(None, self._config.weights_for)), self.learner.why_not(info)
+        other = reason in (ABLATION, COVERED, OTHER) or (reason == UNKNOWN and info.policy_version)
+        return bool(info.judged and not other and (not named or info.robot_id in named))
 
     def _tell_unreadable(self) -> None:
         """Count and show episodes whose entry in the list is damaged, each once."""

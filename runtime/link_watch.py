@@ -24,6 +24,8 @@ class LinkWatch:
     """How often it came back."""
     longest_s: float = 0.0
     """Longest silence of a peer that came back [s]."""
+    news: str = ""
+    """What began or ended at the newest look; empty: nothing."""
     _heard_s: dict[str, float] = field(default_factory=dict)
     _was_lost: bool = False
 
@@ -45,13 +47,15 @@ class LinkWatch:
     def look(self, now_s: float) -> str:
         """Return what is wrong now; "" while every peer is heard of. Counts losses and restorations."""
         silent = {peer: now_s - at for peer, at in self._heard_s.items() if now_s - at >= self.lost_after_s}
+        missing = [peer for peer in self.peers if peer not in self._heard_s]
+        parts = [f"nothing from {peer} for {for_s:.0f} s" for peer, for_s in silent.items()]
+        wrong, self.news = "; ".join(parts + ([f"not heard of yet: {', '.join(missing)}"] if missing else [])), ""
         if bool(silent) != self._was_lost:
             self._was_lost = bool(silent)
             self.losses += self._was_lost
             self.restorations += not self._was_lost
-        missing = [peer for peer in self.peers if peer not in self._heard_s]
-        parts = [f"nothing from {peer} for {for_s:.0f} s" for peer, for_s in silent.items()]
-        return "; ".join(parts + ([f"not heard of yet: {', '.join(missing)}"] if missing else []))
+            self.news = f"link lost: {wrong}" if silent else f"link restored after {self.longest_s:.1f} s at most"
+        return wrong
 
     @property
     def state(self) -> str:
@@ -59,3 +63,12 @@ class LinkWatch:
         if self._was_lost:
             return "lost"
         return "up" if len(self._heard_s) == len(self.peers) else "waiting"
+
+    def notes(self) -> dict[str, str]:
+        """Return how the link is and was, for the diagnostics."""
+        return {
+            "link": self.state,
+            "link lost": str(self.losses),
+            "link restored": str(self.restorations),
+            "longest silence s": f"{self.longest_s:.1f}",
+        }

@@ -11,11 +11,11 @@ import numpy as np
 from engram.core.contracts import Memory
 from engram.core.errors import EngramError
 from engram.core.geometry import from_frame, scene_in_frame
-from engram.core.robot import RobotConfig
 from engram.core.stamped_buffer import StampedBuffer, clock_restarted
 from engram.core.types import (
     MOST_OBJECTS,
     ActionChunk,
+    Embodiment,
     EpisodeStatus,
     GraphUpdate,
     Hand,
@@ -36,6 +36,13 @@ KEPT = 64
 MAX_WAITING = 8
 """Instants whose scenes wait for tf, and scenes of one instant; beyond it the first is given up, and diagnostics say
 so."""
+
+WAITED_S = 3.0
+"""Diagnostics say what tf lacks when a scene waits for longer and none after it could be placed [s]."""
+
+FULL_S = 2.0
+"""Least time between two full graphs for readers that ask [s]; twice as long each time that nothing changed meanwhile:
+memory/graph keeps each for late readers, and a reader that refuses one would ask for ever."""
 
 RUNNING_NS = 3600 * 10**9
 """A goal that began longer ago is none that runs now: somebody plays a recording [ns]."""
@@ -67,7 +74,7 @@ class MemoryFeed:
 
     Args:
         memory: who remembers.
-        robot: whose body the memory describes.
+        body: of the robot whose memory it is, without its cameras: those are told by what they see.
         config: whose memory it is.
         lookup: gives the pose of a frame in a target frame at a stamp, as :meth:`TransformBuffer.lookup`.
         publish_change: takes what changed in the graph; called with every sequence number once, in order.
@@ -80,7 +87,7 @@ class MemoryFeed:
     def __init__(
         self,
         memory: Memory,
-        robot: RobotConfig,
+        body: Embodiment,
         config: MemoryFeedConfig,
         lookup: Callable[[str, str, int], Pose],
         publish_change: Callable[[GraphUpdate], None],
@@ -90,9 +97,9 @@ class MemoryFeed:
         publish_verdict: Callable[[Verdict], None] | None = None,
     ) -> None:
         self._publish_verdict = publish_verdict
-        self._judge = EpisodeJudge(memory, MemoryVerdict(MemoryVerdictConfig(opening_m=robot.gripper_opening_m)))
+        self._judge = EpisodeJudge(memory, MemoryVerdict(MemoryVerdictConfig(opening_m=body.gripper_m)))
         self._began_ns = -1  # when the newest episode began
-        self.memory, self.robot, self.config = memory, robot, config
+        self.memory, self.body, self.config = memory, body, config
         self._lookup, self._monitor = lookup, monitor
         self._publish_change, self._publish_context = publish_change, publish_context
         self._episodes = EpisodeFollower(memory)
@@ -107,6 +114,7 @@ class MemoryFeed:
         known = memory.graph()
         self._newest_ns = known.stamp_ns  # of the scenes that the memory has
         self.durable = self.sequence = known.sequence
+        self._full = (-1, -FULL_S, FULL_S)  # sequence and time of the newest that was asked for; the least pause [s]
 
     @property
     def everything_durable(self) -> bool:
@@ -133,6 +141,8 @@ class MemoryFeed:
             self._monitor.count("scenes without tf", given_up)
             self._monitor.problem("tf", self._missing)
         self.place_waiting()
+        if self._waited_s() > WAITED_S:
+            self._monitor.problem("tf", self._missing)
 
     def place_waiting(self) -> None:
         """Carry waiting scenes into the memory's frame, oldest first: those for which tf says where the robot was.
@@ -154,6 +164,11 @@ class MemoryFeed:
             for scene, received_s in placed:
                 self._remember(scene, received_s)
         self._missing = missing[0] if missing else ""
+
+    def _waited_s(self) -> float:
+        """Return for how long tf has placed no scene of now, while one waits [s]."""
+        since = [scenes[0][1] for at in self._waiting.stamps if at > self._scene_ns if (scenes := self._waiting.at(at))]
+        return time.monotonic() - min(since) if since else 0.0
 
     def _keep_waiting(self, stamp_ns: int, scenes: list[Arrived]) -> None:
         if not scenes:
@@ -210,6 +225,17 @@ class MemoryFeed:
         self._publish_change(update)
         self.sequence = update.sequence
 
+    def share_full(self) -> bool:
+        """Publish the full graph, for a reader that lost a change. False: it was published a moment ago."""
+        sequence, then_s, pause_s = self._full
+        if sequence != self.sequence:
+            pause_s = FULL_S
+        if (now_s := time.monotonic()) - then_s < pause_s:
+            return False
+        self.share(self.memory.graph())
+        self._full = (self.sequence, now_s, 2.0 * pause_s)
+        return True
+
     def commit(self, *, wait: bool = False) -> None:
         """Make durable what changed; while old snapshots are deleted, scenes go first: the next call will do."""
         if not self.everything_durable and (wait or not self.memory.busy):
@@ -246,9 +272,9 @@ class MemoryFeed:
         return bool(reason)
 
     def _introduce(self, scene: SceneObservation) -> None:
-        """Tell the memory whose it is: the robot's own configuration, and the cameras that it has looked with."""
+        """Tell the memory whose it is: the robot's body, and the cameras that it has looked with."""
         self._cameras.add(scene.camera)
-        known = self.robot.embodiment(tuple(f"{name} camera" for name in sorted(self._cameras)))
+        known = replace(self.body, sensors=tuple(f"{name} camera" for name in sorted(self._cameras)))
         self._share_change(self.memory.introduce(self.config.robot_id, known, scene.stamp_ns))
 
     def _share_change(self, update: GraphUpdate) -> None:

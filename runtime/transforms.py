@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
+from engram.core.claims import PARTICIPANT, Writer
 from engram.core.errors import InvalidInputError, StaleDataError, unknown_name
 from engram.core.geometry import make_pose, rotation, to_frame
 from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import Pose
+from engram.core.words import check_frame
 from engram.runtime.monitor import Monitor
 
-KEPT = 64
-"""Poses kept per frame: 6 s at 10 Hz."""
+KEPT = 512
+"""Poses kept per frame: 10 s at 50 Hz, as mobile bases publish theirs. A scene may come seconds after its picture."""
 MOST_FRAMES = 1024
 """A robot has tens of frames; more than this come from somebody who makes up names."""
+DEEPEST = 64
+"""Frames from one to another at most: a robot's chain is shorter, and each costs time."""
+MOST_RIVALS = 8
+"""Processes that may wait for one static frame."""
+SETTLE_S = 1.0
+"""Time between two looks at who publishes a static frame that two processes say [s]."""
 MOVES = 10
 """A frame that was said to be static moves by so many poses: 1 s at 10 Hz."""
 ALIVE_NS = 2 * 10**9
 """It moves no longer when the newest of them is older than this [ns]."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The pose of a static frame, and the process that said it."""
+
+    pose: Pose
+    process: bytes
 
 
 class TransformBuffer:
@@ -27,34 +46,51 @@ class TransformBuffer:
     A frame may be said to be static and to move: by mistake, or since its publisher was started with another
     configuration. It then moves as long as poses keep coming, see ``MOVES`` and ``ALIVE_NS``, and is else where it was
     said to be for good. In tf2 what was said last holds: there one message on tf takes a static pose away, which was
-    sent once. Of all other things, what was said last of a frame holds here, too.
+    sent once.
+
+    A static frame belongs to the process that said it first, for as long as that one is there: what it says last holds,
+    and another pose of another process waits, see :meth:`settle`. Of all other things, what was said last of a frame
+    holds here, too.
+
+    Beyond ``MOST_FRAMES`` a frame is forgotten, of the process that named most: the one that was heard longest ago and
+    that nobody asked for.
 
     Args:
-        monitor: is told of frames that are said to be both.
+        monitor: is told of frames that are said to be both, of those that two processes say, and of forgotten ones.
     """
 
     def __init__(self, monitor: Monitor | None = None) -> None:
         self._monitor = monitor
-        self._static: dict[str, Pose] = {}
+        self._static: dict[str, _Said] = {}
+        self._rivals: dict[str, dict[bytes, Pose]] = {}  # static frame -> what others than its owner say, first first
         self._moving: dict[str, StampedBuffer[Pose]] = {}
+        self._namer: dict[str, bytes] = {}  # frame -> the process that named it first
+        self._named: dict[bytes, dict[str, None]] = {}  # process -> its frames, the one heard longest ago first
+        self._asked: set[str] = set()  # frames that a lookup went through
 
-    def add_static(self, frame: str, pose: Pose) -> None:
+    def add_static(self, frame: str, pose: Pose, writer: bytes = b"") -> None:
         """Take in the ``pose`` of ``frame`` in its parent ``pose.frame``, which holds while nobody says that it moves.
 
+        Args:
+            writer: identifier of the publisher that says so.
+
         Raises:
-            InvalidInputError: it is a new one, and there are ``MOST_FRAMES``; those that are known go on.
+            InvalidInputError: the name of ``frame`` is too long.
         """
-        self._bound(frame)
-        self._static[frame] = pose
+        process = self._admit(frame, writer)
+        held = self._static.get(frame)
+        if held is None or held.process == process:
+            self._static[frame] = _Said(pose, process)
+        elif process in (rivals := self._rivals.setdefault(frame, {})) or len(rivals) < MOST_RIVALS:
+            rivals[process] = pose
         self._compare(frame)
 
-    def add(self, frame: str, stamp_ns: int, pose: Pose) -> None:
+    def add(self, frame: str, stamp_ns: int, pose: Pose, writer: bytes = b"") -> None:
         """Take in the ``pose`` of ``frame`` in its parent ``pose.frame`` at ``stamp_ns``; the first said holds.
 
-        Raises:
-            InvalidInputError: as of :meth:`add_static`.
+        Args and Raises: as of :meth:`add_static`.
         """
-        self._bound(frame)
+        self._admit(frame, writer)
         history = self._moving.setdefault(frame, StampedBuffer(KEPT))
         if history.newest is not None and history.newest.frame != pose.frame:
             history.clear()  # between poses in two parents nothing can be interpolated
@@ -62,10 +98,55 @@ class TransformBuffer:
             history.add(stamp_ns, pose)
         self._compare(frame)
 
-    def _bound(self, frame: str) -> None:
-        known = frame in self._static or frame in self._moving
-        if not known and len(self._static.keys() | self._moving.keys()) >= MOST_FRAMES:
-            raise InvalidInputError(f"tf frame {frame[:100]!r}: the {MOST_FRAMES + 1}th, it is left out")
+    def settle(self, writers: Callable[[], Sequence[Writer]]) -> None:
+        """Give static frames whose process is gone to the first of those that said another pose and are there.
+
+        While it is there, the other is named: a stray recording, or a new calibration that waits for the old one to go.
+
+        Args:
+            writers: gives the publishers of static frames that are there now.
+        """
+        nodes = {writer.gid[:PARTICIPANT]: writer.node for writer in writers()} if self._rivals else {}
+        for frame, said in list(self._rivals.items()):
+            rivals = {process: pose for process, pose in said.items() if process in nodes}
+            held = self._static[frame]
+            if rivals and held.process not in nodes:
+                process = next(iter(rivals))
+                held = self._static[frame] = _Said(rivals.pop(process), process)
+            self._rivals[frame] = rivals = {one: pose for one, pose in rivals.items() if not _same(pose, held.pose)}
+            if not rivals:
+                del self._rivals[frame]
+            elif self._monitor is not None:
+                other, owner = (nodes[one] or "an unknown node" for one in (next(iter(rivals)), held.process))
+                self._monitor.problem(
+                    "writer of tf_static",
+                    f"tf frame {frame[:100]!r}: {other} says another pose than {owner}, which said it first and still "
+                    "runs: the first one counts. To change it, end that one",
+                )
+
+    def _admit(self, frame: str, writer: bytes) -> bytes:
+        """Note that ``frame`` was heard of, and make room for it; return the process of ``writer``."""
+        check_frame("tf frame", frame)
+        process = writer[:PARTICIPANT]
+        if frame not in self._namer and len(self._namer) >= MOST_FRAMES:
+            self._forget_one()
+        names = self._named.setdefault(self._namer.setdefault(frame, process), {})
+        names.pop(frame, None)
+        names[frame] = None
+        return process
+
+    def _forget_one(self) -> None:
+        process, names = max(self._named.items(), key=lambda item: len(item[1]))
+        gone = next((name for name in names if name not in self._asked), next(iter(names)))
+        del names[gone], self._namer[gone]
+        if not names:
+            del self._named[process]
+        for kept in (self._static, self._rivals, self._moving):
+            kept.pop(gone, None)
+        self._asked.discard(gone)
+        if self._monitor is not None:
+            self._monitor.count("tf frames forgotten")
+            self._monitor.problem("tf frames", f"more than {MOST_FRAMES}: {gone[:100]!r} was forgotten")
 
     def _compare(self, frame: str) -> None:
         """Tell if ``frame`` is said to be static and to move."""
@@ -83,7 +164,7 @@ class TransformBuffer:
         Raises:
             UnknownNameError: ``frame`` or one of its ancestors was never heard of.
             StaleDataError: a frame is known, but not (yet) at that time.
-            InvalidInputError: the ancestors of ``frame`` are a cycle.
+            InvalidInputError: the ancestors of ``frame`` are a cycle, or more than ``DEEPEST``.
         """
         if frame == target:
             return make_pose(np.zeros(3), Rotation.identity(), target)
@@ -92,17 +173,20 @@ class TransformBuffer:
         while pose.frame != target:
             if pose.frame in passed:
                 raise InvalidInputError(f"tf: {' in '.join([*passed, pose.frame])} is a cycle, expected a tree")
+            if len(passed) == DEEPEST:
+                raise InvalidInputError(f"tf: {frame} is more than {DEEPEST} frames from {target}")
             passed.append(pose.frame)
             parent = self._at(pose.frame, stamp_ns)
             pose = make_pose(to_frame(pose.position, parent), rotation(parent) * rotation(pose), parent.frame)
+        self._asked.update(passed)
         return pose
 
     def _at(self, frame: str, stamp_ns: int) -> Pose:
-        if frame in self._static and not self._moves(frame, stamp_ns):
-            return self._static[frame]
-        if frame not in self._moving:
+        said, history = self._static.get(frame), self._moving.get(frame)  # another thread may forget the frame
+        if said is not None and not self._moves(frame, stamp_ns):
+            return said.pose
+        if history is None:
             raise unknown_name("tf frame", frame, {*self._static, *self._moving})
-        history = self._moving[frame]
         if (exact := history.at(stamp_ns)) is not None:
             return exact
         before, after = history.before(stamp_ns), history.after(stamp_ns)
@@ -122,3 +206,9 @@ class TransformBuffer:
             return False
         last_ns = stamp_ns if stamp_ns in history else history.before(stamp_ns)
         return last_ns is not None and stamp_ns - last_ns <= ALIVE_NS
+
+
+def _same(a: Pose, b: Pose) -> bool:
+    """Tell whether two publishers say the same pose, as two that read one description do."""
+    turned = 1.0 - abs(float(a.quaternion @ b.quaternion))
+    return a.frame == b.frame and turned < 1e-9 and bool(np.allclose(a.position, b.position, rtol=0.0, atol=1e-6))

@@ -8,13 +8,18 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
+LATER_MAX = 32
+"""Items that wait until no other does, at most."""
+OTHERS = 8
+"""Items that may come before one of those while it waits: on a machine that is too slow its turn comes, too."""
+
 
 class Worker[T]:
     """Runs ``handle`` for each item put, in order, in one thread of its own.
 
     A full queue drops its oldest item, never the new one, and calls ``on_drop``. What is put to be kept is never
-    dropped and does not count towards ``capacity``. An exception reaches ``on_error`` and the thread goes on with the
-    next item.
+    dropped and does not count towards ``capacity``. What is put for later gives way to the others. An exception reaches
+    ``on_error`` and the thread goes on with the next item.
     """
 
     def __init__(
@@ -29,7 +34,9 @@ class Worker[T]:
         self._handle, self._on_error, self._on_drop = handle, on_error, on_drop
         self._items: deque[tuple[T, bool]] = deque()  # item, whether it is to be kept
         self._droppable = 0  # of the items
-        self._lock = threading.Lock()  # over both
+        self._later: deque[T] = deque()
+        self._overtaken = 0  # items in a row that came before those
+        self._lock = threading.Lock()  # over all four
         self._ready: SimpleQueue[None] = SimpleQueue()  # one entry an item; in C: a condition takes longer
         self._capacity = capacity
         self._stopped = False
@@ -40,7 +47,7 @@ class Worker[T]:
 
     def __len__(self) -> int:
         """Return how many items wait."""
-        return len(self._items)
+        return len(self._items) + len(self._later)
 
     @property
     def busy_s(self) -> float:
@@ -71,6 +78,15 @@ class Worker[T]:
             self._items.append((item, True))
         self._ready.put(None)
 
+    def put_later(self, item: T) -> bool:
+        """Queue ``item`` behind all others, never to be dropped; False: too many wait there, or the worker stopped."""
+        with self._lock:
+            if self._stopped or len(self._later) >= LATER_MAX:
+                return False
+            self._later.append(item)
+        self._ready.put(None)
+        return True
+
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Finish the item at hand and those to be kept, drop the rest.
 
@@ -88,10 +104,9 @@ class Worker[T]:
         while True:
             self._ready.get()
             with self._lock:
-                if not self._items:  # only a stopped worker is woken for nothing
+                if not self._items and not self._later:  # only a stopped worker is woken for nothing
                     return
-                item, keep = self._items.popleft()
-                self._droppable -= not keep
+                item = self._next()
             self._began = time.monotonic()
             try:
                 self._handle(item)
@@ -99,3 +114,12 @@ class Worker[T]:
                 self._on_error(error)
             finally:
                 self._began = None
+
+    def _next(self) -> T:
+        if self._later and (not self._items or self._overtaken >= OTHERS):
+            self._overtaken = 0
+            return self._later.popleft()
+        self._overtaken = self._overtaken + 1 if self._later else 0
+        item, keep = self._items.popleft()
+        self._droppable -= not keep
+        return item

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from engram.core.child import run_apart
-from engram.core.errors import EngramError, InvalidInputError
+from engram.core.errors import EngramError, InvalidInputError, StoreError
 from engram.core.registry import make_robot
 from engram.learning.experience.reader import ExperienceReader, experience_file
 from engram.learning.weights.gate_verdict import GateVerdict
+from engram.learning.weights.library import WeightsLibrary
 from engram.learning.workspace import EXPERIENCE
 from engram.runtime.factories import policy_folder
 from engram.runtime.parameters.gate import GateNodeConfig
@@ -129,8 +131,16 @@ class StandingGate:
         self._thread.start()
 
     def offer(self, version: str) -> None:
-        """Judge ``version`` next, in place of any that waits."""
+        """Judge ``version`` next, in place of any that waits.
+
+        Raises:
+            UnknownNameError: the learner does not know it; it takes no other's place.
+            WeightsError: nor does one whose manifest is damaged.
+        """
         with self._changed:
+            if self._wanted:
+                with suppress(StoreError):  # then nothing can be told, nor judged
+                    WeightsLibrary(self._folder / "weights", read_only=True).manifest(version)
             self._wanted = version
             self._changed.notify()
 

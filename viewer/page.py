@@ -1,7 +1,8 @@
 """The web page: the scene in 3D between the cameras and the tabs Drive, Memory, Policy, Learning, Gate and Nodes.
 
 viser serves it. The page is told what to show and tells what a visitor asked for through :class:`PageActions`; it
-knows no ROS. Each tab has a file of its own.
+knows no ROS. Each tab has a file of its own. Where only the memory runs, without a robot that Engram drives, the page
+has the tabs Memory and Nodes alone: a stop that stops nothing must not be there.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from engram.viewer.values import Answer, Candidate, Graph, Judged, NodeState, Ou
 class ViewerPage:
     """One page, the same for every visitor. Beyond this machine it asks for a token.
 
+    Args:
+        robot: is drawn, driven and stopped; None: there is none. What is said of one is then not shown.
+
     Attributes:
         link: what to open in a browser.
 
@@ -42,7 +46,7 @@ class ViewerPage:
     """
 
     def __init__(
-        self, port: int, actions: PageActions, host: str = "127.0.0.1", robot: RobotConfig = PANDA_2F85
+        self, port: int, actions: PageActions, host: str = "127.0.0.1", robot: RobotConfig | None = PANDA_2F85
     ) -> None:
         if (owner := port_owner(port)) and is_loopback(host):
             raise PortInUseError(f"port {port} is in use by {owner}; choose another")
@@ -61,15 +65,22 @@ class ViewerPage:
         self._actions = actions
         self.graph = Graph()
         self._banner = Banner(self.server)
-        self._safety = SafetyControls(self.server, actions)
+        self._safety: SafetyControls | None = None
+        self._drive: DriveTab | None = None
+        self._policy: PolicyTab | None = None
+        self._learning: LearningTabs | None = None
+        if robot is not None:
+            self._safety = safety = SafetyControls(self.server, actions)
         tabs = self.server.gui.add_tab_group()
-        with tabs.add_tab("Drive"):
-            self._drive = DriveTab(self.server, actions, lambda: self._safety.reason)
+        if robot is not None:
+            with tabs.add_tab("Drive"):
+                self._drive = DriveTab(self.server, actions, lambda: safety.reason)
         with tabs.add_tab("Memory"):
             self._memory = MemoryTab(self.server, actions, self._show_answer, self._travel)
-        with tabs.add_tab("Policy"):
-            self._policy = PolicyTab(self.server, actions)
-        self._learning = LearningTabs(self.server, tabs)
+        if robot is not None:
+            with tabs.add_tab("Policy"):
+                self._policy = PolicyTab(self.server, actions)
+            self._learning = LearningTabs(self.server, tabs)
         with tabs.add_tab("Nodes"):
             self._nodes = NodesTab(self.server)
         self._scene = SceneView(self.server, robot, self._pick)
@@ -82,6 +93,8 @@ class ViewerPage:
 
     def by_hand(self, seen: Seen | None) -> Wish:
         """Return what the visitors want who drive the robot themselves; nothing while nobody knows where it is."""
+        if self._drive is None:
+            return Wish(False)
         if seen is None:
             self._drive.by_hand.drop()
             return Wish(False)
@@ -110,12 +123,14 @@ class ViewerPage:
 
     def show_goal(self, goal: str) -> None:
         """Show what the robot is doing, as HTML of :class:`engram.viewer.running_goal.RunningGoal`."""
-        self._safety.show_goal(goal)
+        if self._safety is not None:
+            self._safety.show_goal(goal)
 
     def show_stopped(self, reason: str) -> None:
         """Say that the robot is stopped until it is released, and why; empty: it is not stopped."""
-        self._safety.show_stopped(reason)
-        self._banner.show_stopped(reason)
+        if self._safety is not None:
+            self._safety.show_stopped(reason)
+            self._banner.show_stopped(reason)
 
     def show_nodes(self, states: Sequence[NodeState]) -> None:
         """Show the condition of every node, and all that one of them says."""
@@ -123,7 +138,8 @@ class ViewerPage:
 
     def show_policy(self, policy: PolicyState, outcomes: Sequence[Outcome]) -> None:
         """Show what drives, what else could, and how the last episodes ended, newest first."""
-        self._policy.show(policy, outcomes)
+        if self._policy is not None:
+            self._policy.show(policy, outcomes)
 
     def show_learning(
         self,
@@ -136,21 +152,25 @@ class ViewerPage:
 
         The last two are newest first.
         """
-        self._learning.show(learner, gate, candidates, judged)
+        if self._learning is not None:
+            self._learning.show(learner, gate, candidates, judged)
 
     def show_examples(self, instructions: Sequence[str]) -> None:
         """Offer the instructions that the running tasks understand."""
-        self._drive.show_examples(instructions)
+        if self._drive is not None:
+            self._drive.show_examples(instructions)
 
     # -- what is replied -------------------------------------------------------------------------------------------
 
     def reply(self, text: str) -> None:
         """Say what became of an instruction, a stop or a release."""
-        self._drive.reply(text)
+        if self._drive is not None:
+            self._drive.reply(text)
 
     def reply_policy(self, text: str) -> None:
         """Say what became of the choice of a policy."""
-        self._policy.reply(text)
+        if self._policy is not None:
+            self._policy.reply(text)
 
     def answer(self, answer: Answer) -> None:
         """Show what the memory answered."""

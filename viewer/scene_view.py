@@ -65,12 +65,17 @@ def box_edges(size: np.ndarray) -> np.ndarray:
 
 
 class SceneView:
-    """Draws in the scene of a viser server; ``on_pick`` is called with the id of an object that was clicked."""
+    """Draws in the scene of a viser server; ``on_pick`` is called with the id of an object that was clicked.
 
-    def __init__(self, server: viser.ViserServer, robot: RobotConfig, on_pick: Callable[[str], None]) -> None:
+    Without a ``robot`` the floor is that of a home, and no table stands on it.
+    """
+
+    def __init__(self, server: viser.ViserServer, robot: RobotConfig | None, on_pick: Callable[[str], None]) -> None:
         self._scene, self._on_pick = server.scene, on_pick
         self._server = server
-        self._robot = RobotShapes(robot) if robot.model else None  # one that is never simulated has no shapes
+        self._robot: RobotShapes | None = None
+        if robot is not None and robot.model:  # one that is never simulated has no shapes
+            self._robot = RobotShapes(robot)
         self._links = [
             self._scene.add_mesh_simple(f"/robot/{s.name}", s.vertices, s.faces, color=s.color)
             for s in (self._robot.shapes() if self._robot is not None else ())
@@ -78,10 +83,12 @@ class SceneView:
         self._drawn: list[viser.SceneNodeHandle] = []  # of the graph
         self._highlight: viser.SceneNodeHandle | None = None
         self.picked = ""  # node id
-        self._add_table(robot)
-        self._scene.add_grid("/floor", width=4.0, height=4.0, cell_size=0.25, position=(0.0, 0.0, -0.05))
+        if robot is not None:
+            self._add_table(robot)
+        side, cell, away = (4.0, 0.25, 1.0) if robot is not None else (20.0, 1.0, 5.0)  # m, m, times
+        self._scene.add_grid("/floor", width=side, height=side, cell_size=cell, position=(0.0, 0.0, -0.05))
         self._scene.configure_default_lights(cast_shadow=False)  # shadows are what software rendering is slow at
-        server.initial_camera.position = (1.35, -0.75, 0.75)
+        server.initial_camera.position = (1.35 * away, -0.75 * away, 0.75 * away)
         server.initial_camera.look_at = (0.35, 0.0, 0.2)
 
     def _add_table(self, robot: RobotConfig) -> None:

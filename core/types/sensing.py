@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.arrays import checked
 from engram.core.errors import InvalidInputError, unknown_name
 from engram.core.types.basics import set_fields
+from engram.core.words import check_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class Pose:
         norm = float(np.linalg.norm(quaternion))
         if abs(norm - 1.0) > 1e-3:
             raise InvalidInputError(f"Pose.quaternion: norm {norm:.4f}, expected 1")
+        check_frame("Pose.frame", self.frame)
         set_fields(self, position=checked("Pose.position", self.position, (3,)), quaternion=quaternion)
 
 

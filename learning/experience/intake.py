@@ -61,11 +61,19 @@ class Intake:
         self._database = database
         self.touched: dict[tuple[str, str, int], None] = {}
         """Episodes (robot, boot, episode) with new steps."""
+        self.taken_back: dict[Stream, int] = {}
+        """Streams of which something came that was said to be gone, and from which number on that counts no more."""
+
+    def clear(self) -> None:
+        """Forget what is noted of the transaction: it is over."""
+        self.touched.clear()
+        self.taken_back.clear()
 
     def take(self, one: Transition, payload: bytes, acked: int) -> bool:
         """Store ``one`` unless it is or was here; return False if its id belongs to another transition.
 
-        1..``acked`` of its stream were acknowledged.
+        1..``acked`` of its stream were acknowledged. If it is one of those that were said to be gone, its robot has it:
+        that word was wrong, and is taken back.
         """
         key = (one.robot_id, one.boot_id, one.sequence)
         found = self._database.rows(
@@ -73,8 +81,10 @@ class Intake:
             f"FROM transitions WHERE {ROW}",
             key,
         )
+        if self._known(key, acked) and (not found or found[0][1] == payload):
+            self._take_back(key)
         if not found:
-            if one.sequence > acked or self._was_skipped(key):
+            if not self._known(key, acked):
                 self._insert(one, payload)
                 self.touched[*key[:2], one.episode] = None
             return True
@@ -116,11 +126,18 @@ class Intake:
     def _is_listed(self, key: tuple[str, str, int]) -> bool:
         return bool(self._database.execute(f"SELECT 1 FROM episodes WHERE {OF_EPISODE}", key).fetchone())
 
-    def _was_skipped(self, key: tuple[str, str, int]) -> bool:
-        found = self._database.execute(
-            "SELECT 1 FROM skipped WHERE robot_id = ? AND boot_id = ? AND ? BETWEEN first AND last", key
+    def _known(self, key: tuple[str, str, int], acked: int) -> bool:
+        """Tell whether this number is acknowledged, and stays so."""
+        return key[2] <= acked and key[2] < self.taken_back.get(key[:2], LARGEST)
+
+    def _take_back(self, key: tuple[str, str, int]) -> None:
+        """Count nothing as gone any more from where the range begins that has this number, if one has."""
+        ((first,),) = self._database.rows(
+            f"SELECT min(first) FROM skipped WHERE {OF_STREAM} AND ? BETWEEN first AND last", key
         )
-        return bool(found.fetchone())
+        if first is not None:
+            self._database.execute(f"DELETE FROM skipped WHERE {OF_STREAM} AND last >= ?", (*key[:2], first))
+            self.taken_back[key[:2]] = first
 
 
 def _bytes_of(key: tuple[str, str, int], content: int) -> int:

@@ -71,9 +71,12 @@ class ExperienceReceiver:
             else:
                 self._append(one, result)
         acknowledged = self._store.commit()
-        for stream in dict.fromkeys((one.robot_id, one.boot_id) for one in waiting):
-            sequence = min(acknowledged.get(stream, 0), self._bound(stream))
-            result.receipts.append(Receipt(*stream, sequence))
+        shown: dict[Stream, int] = {}  # no robot is told of more than it has shown just now: it may have no more
+        for one in waiting:
+            stream = (one.robot_id, one.boot_id)
+            shown[stream] = max(one.sequence, shown.get(stream, 0))
+        for stream, sequence in shown.items():
+            result.receipts.append(Receipt(*stream, min(sequence, acknowledged.get(stream, 0), self._bound(stream))))
         return result
 
     def _append(self, one: Transition, result: Received) -> None:

@@ -23,7 +23,8 @@ _OF_GROUP = "task = CAST(? AS TEXT) AND success = ?"
 YOUNG = 1000
 """Newest episodes that go last where they are not acknowledged, or may still grow."""
 STREAMS = 10_000
-"""Most streams that are known. Each start of a robot begins one. Once nothing of it is stored, it may be forgotten."""
+"""Most streams that are known. Each start of a robot begins one. One that is forgotten is counted anew from what is
+stored of it, and from what its robot says is gone."""
 REMEMBERED = 10_000
 """Most episodes of which it is known that they were deleted before they were acknowledged, and most ranges of numbers
 that never came."""
@@ -102,14 +103,15 @@ class Retention:
         """Delete the steps of dropped episodes; then the oldest episodes, whole or not, until the bound holds."""
         rows = self._database.rows(
             "SELECT e.robot_id, e.boot_id, e.episode FROM episodes e "
-            "JOIN streams s USING (robot_id, boot_id) WHERE e.stored AND NOT e.kept AND e.last_sequence <= s.acked"
+            "LEFT JOIN streams s USING (robot_id, boot_id) WHERE e.stored AND NOT e.kept "
+            "AND e.last_sequence <= coalesce(s.acked, e.last_sequence)"
         )
         for key in rows:
             self._delete_episode(key)
         self._trim()
         self._database.execute(
-            "DELETE FROM episodes WHERE NOT stored AND last_sequence <= (SELECT acked FROM streams s "
-            "WHERE s.robot_id = episodes.robot_id AND s.boot_id = episodes.boot_id)"
+            "DELETE FROM episodes WHERE NOT stored AND last_sequence <= coalesce((SELECT acked FROM streams s "
+            "WHERE s.robot_id = episodes.robot_id AND s.boot_id = episodes.boot_id), last_sequence)"
         )
 
     def forget(self, streams: Collection[Stream]) -> set[Stream]:
@@ -119,13 +121,13 @@ class Retention:
             streams: all, those that were heard of last at the end.
 
         Returns:
-            streams that are no longer known: nothing of them is stored.
+            streams that are no longer known: those of which nothing is stored went first.
         """
         gone: set[Stream] = set()
         if len(streams) >= STREAMS:
             stored = set(self._database.rows("SELECT DISTINCT robot_id, boot_id FROM sizes"))
-            idle = [stream for stream in streams if stream not in stored]
-            gone = set(idle[: len(streams) - int(TRIMMED_TO * STREAMS)])
+            in_turn = sorted(streams, key=lambda stream: stream in stored)
+            gone = set(in_turn[: len(streams) - int(TRIMMED_TO * STREAMS)])
         for stream in gone:
             self._database.execute(f"DELETE FROM streams WHERE {OF_STREAM}", stream)
             self._database.execute(f"DELETE FROM episodes WHERE {OF_STREAM} AND NOT stored", stream)
@@ -164,7 +166,7 @@ class Retention:
         return self._database.rows(
             "SELECT robot_id, boot_id, episode, CAST(coalesce(bytes, 0) AS INTEGER) "
             "FROM sizes LEFT JOIN streams s USING (robot_id, boot_id) "
-            "ORDER BY place > (SELECT max(place) FROM sizes) - ? AND (last_sequence > coalesce(s.acked, 0) "
+            "ORDER BY place > (SELECT max(place) FROM sizes) - ? AND (last_sequence > coalesce(s.acked, last_sequence) "
             "OR place IN (SELECT max(place) FROM sizes GROUP BY robot_id)), place",
             (YOUNG,),
         )

@@ -6,10 +6,10 @@ Why SQLite: docs/decisions/0004-experience-store.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engram.core.errors import DAMAGED, InvalidInputError, StoreError
+from engram.core.errors import DAMAGED, StoreError
 from engram.core.types import UNJUDGED, Transition
 from engram.learning.experience.codec import DamagedRecordError, decode
 from engram.learning.experience.database import Database, UnreadableStoreError
@@ -25,7 +25,7 @@ from engram.learning.experience.intake import (
     payload_of,
 )
 from engram.learning.experience.reader import ExperienceReader, experience_file
-from engram.learning.experience.retention import STREAMS, ExperienceStoreConfig, Retention
+from engram.learning.experience.retention import ExperienceStoreConfig, Retention
 from engram.learning.experience.store_schema import MIGRATIONS, SCHEMA, VERSION
 
 _STREAMS_WAITING = 1024
@@ -59,12 +59,11 @@ class ExperienceStore(ExperienceReader):
         """Take in ``transitions`` in any order; those that are or were here already are skipped.
 
         Raises:
-            InvalidInputError: a sequence below 1, an id that is empty or too long, a reward that is not finite, or one
-                stream too many; nothing of ``transitions`` is stored.
+            InvalidInputError: a sequence below 1, an id that is empty or too long, or a reward that is not finite;
+                nothing of ``transitions`` is stored.
             TakenIdError: another transition of the same id is stored; all others are taken in.
         """
         payloads = [payload_of(one) for one in transitions]
-        self._check_streams({(one.robot_id, one.boot_id) for one in transitions})
         taken = []
         try:
             self._database.begin()
@@ -80,7 +79,7 @@ class ExperienceStore(ExperienceReader):
     def gone(self, robot_id: str, boot_id: str, sequence: int) -> None:
         """Take note that the robot no longer has 1..``sequence`` of this stream: they are not waited for.
 
-        It is believed at the :meth:`commit` at which ``sequence + 1`` is here.
+        It is believed at the :meth:`commit` at which ``sequence + 1`` is here, until one of them comes all the same.
         """
         stream = (robot_id, boot_id)
         if are_names(*stream) and self._acked.get(stream, 0) < sequence < LARGEST:
@@ -94,7 +93,7 @@ class ExperienceStore(ExperienceReader):
         try:
             if self._intake.touched or self._gone:
                 self._database.begin()
-            changed = {key[:2] for key in self._intake.touched}
+            changed = {key[:2] for key in self._intake.touched} | self._intake.taken_back.keys()
             for stream in sorted(changed | (self._gone.keys() & acked.keys())):
                 acked.pop(stream, None)
                 acked[stream] = self._advance(stream)
@@ -108,7 +107,7 @@ class ExperienceStore(ExperienceReader):
         except BaseException:
             self._forget_uncommitted()
             raise
-        self._intake.touched.clear()
+        self._intake.clear()
         self._gone = {stream: last for stream, last in self._gone.items() if last > acked.get(stream, 0)}
         self._acked = {stream: last for stream, last in acked.items() if stream not in forgotten}
         return acked
@@ -153,29 +152,24 @@ class ExperienceStore(ExperienceReader):
         self._database.commit()
 
     def _known_streams(self) -> dict[Stream, int]:
-        """Return up to where each stream is acknowledged; UnreadableStoreError: the file does not say."""
+        """Return up to where each stream is acknowledged; UnreadableStoreError: the file does not say.
+
+        They are in the order in which their newest episodes began; those of which none is stored come first.
+        """
         found = {}
-        for robot, boot, acked in self._database.rows("SELECT robot_id, boot_id, acked FROM streams"):
+        for robot, boot, acked in self._database.rows(
+            "SELECT robot_id, boot_id, acked FROM streams LEFT JOIN sizes USING (robot_id, boot_id) "
+            "GROUP BY robot_id, boot_id ORDER BY max(place)"
+        ):
             if not isinstance(acked, int):
                 raise UnreadableStoreError(f"{self._path}: stream {robot}/{boot} is acknowledged up to {acked!r}")
             found[robot, boot] = acked
         return found
 
-    def _check_streams(self, streams: Set[Stream]) -> None:
-        """Raise InvalidInputError for one more than there may be."""
-        if not streams - self._acked.keys():
-            return
-        new = (streams | {key[:2] for key in self._intake.touched}) - self._acked.keys()
-        if len(self._acked) + len(new) > STREAMS:
-            robot, boot = next(iter(streams - self._acked.keys()))
-            raise InvalidInputError(
-                f"stream {robot}/{boot}: experience of {len(self._acked)} streams is stored, of {STREAMS} it may be; a "
-                "smaller store.max_mb lets older ones go"
-            )
-
     def _advance(self, stream: Stream) -> int:
         """Return, and store, the highest sequence of ``stream`` below which nothing is missing that may still come."""
-        acked = self._skip(stream, self._acked.get(stream, 0))
+        known = min(self._acked.get(stream, 0), self._intake.taken_back.get(stream, LARGEST) - 1)
+        acked = self._skip(stream, known)
         rows = self._database.execute(
             f"SELECT sequence FROM transitions WHERE {OF_STREAM} AND sequence > ? ORDER BY sequence",
             (*stream, acked),
@@ -203,7 +197,7 @@ class ExperienceStore(ExperienceReader):
 
     def _forget_uncommitted(self) -> None:
         self._database.rollback()
-        self._intake.touched.clear()
+        self._intake.clear()
 
     def _register(self, key: tuple[str, str, int]) -> None:
         """List the episode ``key`` if it is complete: steps 0..n once each, and only the last one ends it."""

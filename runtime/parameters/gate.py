@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class GateNodeConfig(NodeConfig):
+class GateNodeConfig(BoundNodeConfig):
     """Parameters of the gate node."""
 
     niceness: int = param(19, 0, 19)

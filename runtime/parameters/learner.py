@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engram.runtime.parameters import NodeConfig, param
+from engram.runtime.parameters import BoundNodeConfig, param
 
 
 @dataclass(frozen=True)
-class LearnerNodeConfig(NodeConfig):
+class LearnerNodeConfig(BoundNodeConfig):
     """Parameters of the learner node."""
 
     niceness: int = param(10, 0, 19)
@@ -45,4 +45,9 @@ class LearnerNodeConfig(NodeConfig):
     signing_key: str = ""
     """PEM file with the Ed25519 private key that signs manifests, see `engram keys`; empty: they are not signed."""
     weights_for: tuple[str, ...] = ("",)
-    """robot_id of each robot that weights are for; [""]: the learner's own, and each whose experience it has."""
+    """robot_id of each robot that weights are for, and whose goals count for rollbacks and canaries; [""]: the
+    learner's own, and each whose experience it has."""
+    writers: tuple[str, ...] = ("",)
+    """Who must write experience, as experience=node: a node of this namespace, a full name such as /r2/policy_node, or
+    /*/policy_node, in any namespace. Each robot's belongs to the first of them that writes it, until that ends. Others
+    are refused and named."""

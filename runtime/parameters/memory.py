@@ -32,7 +32,8 @@ class MemoryNodeConfig(BoundNodeConfig, StepNodeConfig):
     base_sigma_m: float = param(0.015, 0.0, 10.0)
     """Standard deviation of the robot's place in `frame` [m]: added to that of what it sees from there."""
     robot: str = "panda_2f85"
-    """Robot whose joint states tell where the hand is, and whose embodiment profile the graph shows."""
+    """Robot whose joint states tell where the hand is, and whose embodiment profile the graph shows; none: a robot of
+    which nothing is described, such as a mobile base. It has no hand, and joint states are not listened to."""
     track_hand: bool = True
     """Know where the hand is, so that things can be held; false: joint states are not listened to."""
     budget_mb: float = param(256.0, 1.0, 65536.0)

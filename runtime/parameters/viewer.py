@@ -19,7 +19,7 @@ class ViewerNodeConfig(BoundNodeConfig, CameraNodeConfig):
     """Address to listen on; 0.0.0.0: every one. Whoever opens the page can move and stop the robot. Beyond loopback it
     asks for the token that the node prints at its start."""
     robot: str = "panda_2f85"
-    """Robot to draw."""
+    """Robot to draw, which the page stops and drives; none: the page shows cameras, memory and nodes alone."""
     refresh_s: float = param(0.2, 0.02, 10.0)
     """Time between two refreshes of the page [s]."""
     stale_after_s: float = param(5.0, 1.0, 600.0)

@@ -43,6 +43,11 @@ def test_an_object_that_cannot_be_is_refused(changes, named):
         replace(DetectedObject("red cup", HERE), **changes)
 
 
+def test_a_pose_in_a_frame_of_endless_name_is_refused():
+    with pytest.raises(InvalidInputError, match=r"Pose.frame: 65536 characters, expected at most 256"):
+        replace(HERE, frame="x" * 65536)
+
+
 @pytest.mark.parametrize("label", ["rote Tasse ☕", "tasse\u00a0rouge", "👩\u200d🍳", "红杯子", "كوب"])
 def test_a_label_may_be_in_any_language(label):
     assert DetectedObject(label, HERE).label == label

@@ -184,6 +184,54 @@ def test_what_is_said_to_be_gone_is_believed_only_when_what_follows_is_here(link
     assert (len(link.spool), link.store.missing()) == (0, 0)
 
 
+def lie(link):
+    """Tell the learner that a million of the robot's steps are gone, and what would follow; return its receipt."""
+    boot = link.spool.boot_id
+    link.receiver.take(Gone("panda", boot, 999_999))
+    link.receiver.take(replace(episode(99)[0], boot_id=boot, sequence=1_000_000))
+    (receipt,) = link.receiver.commit().receipts
+    return receipt.sequence
+
+
+@pytest.mark.parametrize("came", [(), (6, 7, 8)], ids=["nothing", "with a gap"])
+def test_a_robot_that_has_what_was_said_to_be_gone_is_believed_more(link, came):
+    """It refuses receipts for more than it has: without a valid one it would send the same again for ever."""
+    fill(link.spool, 0)
+    link.turn()
+    fill(link.spool, 1)
+    due = link.spool.due(link.now, 100)
+    for one in due:
+        if one.sequence in came:
+            link.receiver.take(one)
+    link.receiver.commit()
+    assert lie(link) == 1_000_000
+    with pytest.raises(InvalidInputError, match=r"only 1\.\.8 exist"):
+        link.spool.acknowledge(1_000_000, link.now)
+    for one in due:
+        if one.sequence != 7:  # lost on its way: it has to be waited for, if it has not come before
+            link.receiver.take(one)
+    (receipt,) = link.receiver.commit().receipts
+    assert receipt.sequence == (8 if came else 6)
+    link.turn()
+    fill(link.spool, 2)
+    link.turn()
+    assert (len(link.spool), link.store.missing()) == (0, 0)
+    assert [info.episode for info in link.store.catalogue()] == [0, 1, 2]
+
+
+def test_no_robot_is_told_of_more_than_it_has_shown(tmp_path, link):
+    """The learner has all of a stream that is over, the receipt was lost, and a stranger made it longer."""
+    fill(link.spool, 0)
+    for one in link.spool.due(link.now, 100):
+        link.receiver.take(one)
+    link.receiver.commit()
+    assert lie(link) == 1_000_000
+    link.spool.close()
+    link.spool = Spool(tmp_path / "spool", "panda", SpoolConfig(resend_s=2.0))
+    link.turn()
+    assert len(link.spool) == 0
+
+
 def test_what_comes_although_it_was_said_to_be_gone_is_stored(link):
     steps = episode(0, 6)
     link.store.append(steps[4:])

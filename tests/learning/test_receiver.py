@@ -279,6 +279,23 @@ def test_a_damaged_log_of_announcements_lets_no_old_weights_in(tmp_path):
         Inbox(tmp_path).send("v1", 7)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_log_of_announcements_that_somebody_deletes_is_written_again(tmp_path, restarted):
+    inbox = Inbox(tmp_path)
+    inbox.send("v2", 9, value=2.0)
+    if restarted:
+        inbox = Inbox(tmp_path)  # nothing was announced to it yet
+    assert not inbox.receiver.waits
+    (tmp_path / "announced.json").unlink()
+    with pytest.raises(WeightsError, match="announcement 7 is not newer than 9"):
+        inbox.send("v1", 7)
+    assert inbox.receiver.waits
+    inbox.receiver.go_on()
+    assert not inbox.receiver.waits
+    with pytest.raises(WeightsError, match="announcement 7 is not newer than 9"):
+        Inbox(tmp_path).send("v1", 7)
+
+
 def test_early_slices_are_bounded_by_their_bytes_and_dropped_with_the_next_manifest(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "EARLY_MAX", 3 * module.SLICE_MAX)
     inbox = Inbox(tmp_path, "any", {})
@@ -314,3 +331,7 @@ def test_a_learner_s_numbers_grow_over_restarts_and_a_clock_that_goes_back(tmp_p
     assert AnnouncementCounter(path).next(1000) == 1000
     assert AnnouncementCounter(path).next(5) == 1001
     assert json.loads(path.read_text()) == {"sequence": 1001}
+    counter = AnnouncementCounter(path)
+    assert counter.next(5) == 1002
+    path.unlink()
+    assert counter.next(5) == 1003

@@ -462,23 +462,57 @@ def test_what_was_deleted_before_it_was_acknowledged_is_listed_once_and_acknowle
 
 
 def few_streams(monkeypatch, most):
-    monkeypatch.setattr("engram.learning.experience.store.STREAMS", most)
     monkeypatch.setattr("engram.learning.experience.retention.STREAMS", most)
 
 
-def test_of_too_many_streams_the_new_ones_are_refused_and_those_that_are_known_go_on(tmp_path, monkeypatch):
+def known(store):
+    return [robot for robot, _ in store.commit()]
+
+
+def test_of_too_many_streams_those_that_were_silent_longest_are_counted_anew_once_they_go_on(tmp_path, monkeypatch):
     few_streams(monkeypatch, 4)
     store = ExperienceStore(tmp_path)
-    for number in range(3):
+    for number in (3, 2, 1, 0):
         store.append(episode(0, robot=f"robot {number}"))
-    store.commit()
-    store.append(episode(0, robot="robot 3"))
-    with pytest.raises(InvalidInputError, match=r"stream robot 4/boot: experience of 3 streams is stored, of 4 it may"):
-        store.append(episode(0, robot="robot 4"))
-    store.append(episode(1, robot="robot 1"))
-    store.append(episode(1, robot="robot 3"))
-    acked = store.commit()
-    assert acked == {("robot 0", "boot"): 4, ("robot 1", "boot"): 8, ("robot 2", "boot"): 4, ("robot 3", "boot"): 8}
+        assert store.commit()[f"robot {number}", "boot"] == 4
+    assert known(store) == ["robot 2", "robot 1", "robot 0"]
+    store.close()
+    store = ExperienceStore(tmp_path)  # it knows also then who was silent longest
+    assert known(store) == ["robot 2", "robot 1", "robot 0"]
+    store.append(episode(0, robot="robot 4"))
+    assert store.commit()["robot 4", "boot"] == 4
+    assert known(store) == ["robot 1", "robot 0", "robot 4"]
+    store.append(episode(1, robot="robot 3"))  # what it sent before is stored
+    assert store.commit()["robot 3", "boot"] == 8
+    assert store.size() == 24
+    store.close()
+
+
+def test_whoever_makes_up_streams_keeps_out_no_robot(tmp_path, monkeypatch):
+    few_streams(monkeypatch, 10)
+    store = ExperienceStore(tmp_path)
+    for number in range(30):  # each lacks its first step: nothing of it can be acknowledged
+        store.append(episode(0, robot=f"made up {number}", finished=False)[1:2])
+        store.commit()
+    for boot in ("first", "second"):
+        store.append(episode(0, boot=boot))
+        assert store.commit()["panda", boot] == 4
+        store.append(episode(1, boot=boot))
+        assert store.commit()["panda", boot] == 8
+    assert [(info.boot_id, info.episode) for info in store.catalogue()] == [
+        (boot, number) for boot in ("first", "second") for number in (0, 1)
+    ]
+    assert len(known(store)) < 10
+    store.close()
+
+
+def test_of_streams_that_are_forgotten_what_is_not_kept_goes_too(tmp_path, monkeypatch):
+    few_streams(monkeypatch, 4)
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=6))
+    for number in range(40):
+        store.append(episode(0, robot=f"robot {number}"))
+        store.commit()
+    assert (len(store.catalogue()), store.size()) == (6, 24)
     store.close()
 
 
@@ -488,8 +522,7 @@ def test_streams_of_which_nothing_is_stored_make_room_the_longest_silent_first(t
     for number in (0, 1, 2, 0, 3, 4, 5):
         store.append(episode(number, steps=4, image_size=64, robot=f"robot {number}", first=1))
         assert store.commit()[f"robot {number}", "boot"] == 4
-        known = [robot for robot, _ in store.commit()]
-    assert known == ["robot 3", "robot 4", "robot 5"]
+    assert known(store) == ["robot 3", "robot 4", "robot 5"]
     assert len(store._database.rows("SELECT 1 FROM streams")) == 3
     store.gone("robot 0", "boot", 4)  # forgotten: its sender says what it no longer has
     store.append(episode(1, robot="robot 0"))

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from tf2_msgs.msg import TFMessage
 
-from engram.core.errors import UnknownNameError
+from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.types import Pose
+from engram.core.words import FRAME_MAX
 from engram.nodes import messages
 from engram.nodes.assembly import make_camera, take_color, take_depth, take_info, take_transforms
-from engram.runtime.transforms import TransformBuffer
+from engram.runtime.transforms import MOST_FRAMES, TransformBuffer
 
 POSE = Pose(np.array([0.1, 0.2, 0.3]), np.array([1.0, 0, 0, 0]))
 
@@ -48,3 +49,17 @@ def test_a_malformed_picture_changes_nothing():
     with pytest.raises(UnknownNameError, match="encoding of camera 'front' color 'mono8'"):
         take_color(camera, bad)
     assert camera.newest() is None
+
+
+def test_a_picture_that_names_an_endless_frame_is_refused_and_changes_nothing():
+    """Whoever looks for its pose would repeat that name, and compare it with all others."""
+    camera = make_camera("front", TransformBuffer(), depth=False)
+    with pytest.raises(InvalidInputError, match="camera 'front' color: frame: 257 characters, expected at most 256"):
+        take_color(camera, color(5, "x" * (FRAME_MAX + 1)))
+    assert camera.newest() is None and camera.pictures == 0
+
+
+def test_a_message_of_more_transforms_than_are_kept_is_refused():
+    one = messages.pose_to_transform(POSE, "made up", 5)
+    with pytest.raises(InvalidInputError, match="1025 frames, at most 1024"):
+        take_transforms(TransformBuffer(), TFMessage(transforms=[one] * (MOST_FRAMES + 1)), static=True)

@@ -60,7 +60,7 @@ def graph(name: str, **values: str) -> LaunchGraph:
     return load_graph(find_launch_file(name), values)
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
+@pytest.mark.parametrize("name", ["sim", "robot", "memory"])
 def test_the_parameter_files_set_nothing_that_a_launch_argument_overrules(name: str) -> None:
     """Whoever edited such a line would wait for its effect."""
     arguments = {
@@ -87,6 +87,27 @@ def test_the_whole_node_set_is_started(name: str, body: str, tmp_path: Path) -> 
     assert dict(manager.parameters)["node_names"] == [body, *LOOP[:-1]]
     assert dict(manager.parameters)["optional_names"] == ["extra_node"]
     assert Path(found.environment["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
+
+
+def test_the_memory_alone_starts_nothing_that_moves_anything_and_hears_a_camera_by_its_own_names() -> None:
+    values = {"camera": "head", "depth_topic": "/d435/depth", "namespace": "r1", "map": "house-3", "port": "9000"}
+    nodes = {n.name: n for n in graph("memory", places="rooms.yaml", enclaves="/mine", **values).nodes}
+    assert [*nodes] == ["perception_node", "memory_node", "lifecycle_manager", "viewer_node"]
+    told = {name: dict(n.parameters) for name, n in nodes.items()}
+    assert told["lifecycle_manager"]["node_names"] == ["perception_node", "memory_node"]
+    assert (told["perception_node"]["camera"], told["perception_node"]["autostart"]) == ("head", False)
+    memory = {key: told["memory_node"][key] for key in ("robot", "frame", "map", "places", "autostart")}
+    assert memory == {"robot": "none", "frame": "map", "map": "house-3", "places": "rooms.yaml", "autostart": False}
+    assert (told["viewer_node"]["robot"], told["viewer_node"]["port"]) == ("none", 9000)
+    heard = dict(nodes["perception_node"].remaps)
+    assert heard["camera/head/depth/image_raw"] == "/d435/depth"
+    assert heard["camera/head/color/image_raw"] == "camera/head/color/image_raw"
+    assert {n.namespace for n in nodes.values()} == {"r1"} and all(n.respawn for n in nodes.values())
+    assert all(n.ros_args[-1] == f"/mine/{name}" for name, n in nodes.items())
+    assert [n.name for n in graph("memory", viewer="false").nodes] == [*nodes][:-1]
+    arm = {n.name: dict(n.parameters) for n in graph("memory", robot="my.file:ARM", frame="base_link").nodes}
+    assert (arm["memory_node"]["robot"], arm["memory_node"]["frame"]) == ("my.file:ARM", "base_link")
+    assert arm["viewer_node"]["robot"] == "none"  # the page drives no robot of others
 
 
 FAR = ["link_node", "learner_node", "gate_node", "viewer_node"]
@@ -159,7 +180,7 @@ def test_a_second_simulation_has_a_clock_of_its_own_in_every_node() -> None:
     assert not [node for node in graph("sim").nodes if node.package == "rviz2"]
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
+@pytest.mark.parametrize("name", ["sim", "robot", "memory"])
 def test_the_words_to_look_for_arrive_at_the_detector(name: str) -> None:
     def zero_shot(**values: str) -> tuple[Any, Any]:
         perception = next(n for n in graph(name, **values).nodes if n.name == "perception_node")
@@ -180,11 +201,11 @@ def test_the_safety_node_hears_of_the_memory_s_obstacles_where_it_is_asked_for(n
     assert (told(), told(memory_obstacles="true")) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["sim", "robot", "far"])
+@pytest.mark.parametrize("name", ["sim", "robot", "far", "memory"])
 def test_every_parameter_of_the_launch_files_is_one_of_its_node(name: str) -> None:
     """A node refuses what it does not read; one of a user's own has what every node has."""
     classes: dict[str, Any] = {cls.__module__.rpartition(".")[2]: cls for cls in NODES} | {"extra_node": EngramNode}
-    own = {} if name == "far" else {"extra_node": "my.file:Node", "link": "true"}
+    own = {} if name in ("far", "memory") else {"extra_node": "my.file:Node", "link": "true"}
     for node in (node for node in graph(name, **own).nodes if node.executable in classes):
         cls = classes[node.executable]
         known = {row[0] for row in parameters(cls.config_class)} | {"use_sim_time", ""}
@@ -228,28 +249,28 @@ def test_the_robot_arrives_in_every_node_that_reads_one(name: str, body: str) ->
 
 
 def test_every_argument_is_explained() -> None:
-    for name in ("sim", "robot", "far"):
+    for name in ("sim", "robot", "far", "memory"):
         for argument in graph(name).arguments:
             assert argument.description.endswith((".", "!")), argument
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
+@pytest.mark.parametrize("name", ["sim", "robot", "memory"])
 def test_sections_of_the_parameter_files_name_nodes_that_are_started(name: str) -> None:
     sections = yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text())
     names = {n.name for n in graph(name).nodes}
     assert {section.removeprefix("/**/") for section in sections if section != "/**"} <= names
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
-def test_every_folder_belongs_to_one_robot(name: str) -> None:
+@pytest.mark.parametrize(("name", "least"), [("sim", 3), ("robot", 3), ("memory", 1)])
+def test_every_folder_belongs_to_one_robot(name: str, least: int) -> None:
     sections = yaml.safe_load((package_share("engram") / "config" / f"{name}.yaml").read_text())
     given = [value for section in sections.values() for value in section["ros__parameters"].values()]
     folders = [value for value in given if isinstance(value, str) and value.startswith("~")]
-    assert len(folders) >= 3
+    assert len(folders) >= least
     assert all("{robot_id}" in folder for folder in folders)
 
 
-@pytest.mark.parametrize("name", ["sim", "robot", "far"])
+@pytest.mark.parametrize("name", ["sim", "robot", "far", "memory"])
 def test_python_launch_files_compile(name: str) -> None:
     path = package_share("engram") / "launch" / f"{name}.launch.py"
     compile(path.read_text(), str(path), "exec")
@@ -318,7 +339,7 @@ def test_ros_launch_ends_when_a_node_cannot_work_as_it_is_configured(tmp_path: P
     assert re.search(r"\[sim_node-\d+\]: sending signal 'SIGINT'", said), said  # the others are ended
 
 
-@pytest.mark.parametrize("name", ["sim", "robot"])
+@pytest.mark.parametrize("name", ["sim", "robot", "memory"])
 def test_nodes_are_found_on_this_machine_alone_unless_it_is_said_otherwise(name: str) -> None:
     def discovery(environ: dict[str, str], **values: str) -> str:
         return load_graph(find_launch_file(name), values, environ).environment["ROS_AUTOMATIC_DISCOVERY_RANGE"]
@@ -341,9 +362,15 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     assert nodes["memory_node"]["writers"] == [*told, "policy/action_chunk=policy_node"]
     safety = ["safety/stopped=safety_node", "safety/executed=safety_node"]
     memory = ["memory/context=memory_node", "verdict=memory_node"]
-    assert nodes["policy_node"]["writers"] == [*told, *safety, *memory]
+    assert nodes["policy_node"]["writers"] == [*told, *safety, *memory, "experience/ack=learner_node"]
+    assert nodes["learner_node"]["writers"] == ["experience=/*/policy_node"]
+    assert nodes["gate_node"]["writers"] == ["policy/candidate=learner_node", "policy/manifest=learner_node"]
     assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety, "verdict=memory_node"]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]
+    second = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", learner_of="r1").nodes}
+    assert second["policy_node"]["writers"][-1] == "experience/ack=/r1/learner_node"
+    far = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("far").nodes}
+    assert all(far[name]["writers"] == nodes[name]["writers"] for name in ("learner_node", "gate_node"))
     own = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", takeover="my_pad").nodes}
     assert own["safety_node"]["writers"][-1] == "intervention=my_pad"

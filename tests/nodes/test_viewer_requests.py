@@ -2,14 +2,18 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import pytest
 import rclpy
 from rclpy.executors import SingleThreadedExecutor
+from rclpy.task import Future
 from std_srvs.srv import Trigger
 
 from engram.nodes import viewer_requests
 from engram.nodes.viewer_requests import VisitorRequests
+from engram_interfaces.msg import SceneGraphUpdate
+from engram_interfaces.srv import GetGraph
 
 pytestmark = pytest.mark.ros
 
@@ -74,3 +78,12 @@ def test_a_stop_that_is_not_answered_is_told_and_asked_for_again(nodes, monkeypa
     time.sleep(0.4)
     requests.carry_out()
     assert page.replies == seen  # what was answered is not overdue
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_memory_that_refuses_its_graph_shows_no_empty_one(full):
+    told, answer = [], Future()
+    client = SimpleNamespace(service_is_ready=lambda: True, call_async=lambda _: answer)
+    assert VisitorRequests.ask_graph(SimpleNamespace(_graph=client), 5, lambda boot, graph: told.append(boot))
+    answer.set_result(GetGraph.Response(graph=SceneGraphUpdate(boot_id="boot", full=full)))
+    assert told == ["boot"] * full

@@ -11,6 +11,7 @@ from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState as JointStateMsg
+from std_srvs.srv import Trigger
 from tf2_msgs.msg import TFMessage
 from vision_msgs.msg import Detection3D, Detection3DArray, ObjectHypothesisWithPose
 
@@ -179,6 +180,9 @@ def test_a_late_reader_and_one_that_lost_a_change_get_the_graph_again(graph, tmp
     assert set(mirror.nodes) == {node.id for node in whole.nodes}
     thing = next(node for node in mirror.nodes.values() if node.label == "thing 0")
     np.testing.assert_allclose(thing.pose.position[1], 0.2 + 0.01 * shown, atol=0.02)
+    assert graph.call(Trigger, "memory/publish_graph", Trigger.Request()).success
+    graph.wait(lambda: updates[-1].full and updates[-1].sequence == whole.sequence, 60, "the whole graph on the topic")
+    assert {node.id for node in updates[-1].nodes} == set(mirror.nodes)
 
 
 def test_a_robot_that_drives_remembers_places_of_the_map(graph, tmp_path):

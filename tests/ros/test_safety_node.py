@@ -323,7 +323,7 @@ def test_what_the_memory_has_seen_stops_the_arm(graph):
         return np.array(answer[-1].points[0].positions)
 
     assert step(1).tolist() == here.tolist()  # the memory has told nothing yet: nobody drives
-    graph.problem("safety_node", "obstacles_unknown: memory/get_graph has not told them yet")
+    graph.problem("safety_node", "obstacles_unknown: memory/graph has not told them yet")
     seen.publish(messages.graph_to_msg(GraphUpdate(0, 1, True, (crate_at(0.8),)), "boot"))
     graph.wait(lambda: graph.value("safety_node", "obstacles") == "1", 60, "the crate is known")
     for number in range(2, 9):
@@ -357,16 +357,17 @@ def test_after_an_update_that_was_refused_nobody_drives_until_the_full_graph_is_
     answers, asked = [], []
 
     def answer(_, response):
+        """Publish the whole graph, and nothing where there is none."""
         asked.append(None)
-        if answers:
-            response.graph = answers[-1]
+        for told in answers[-1:]:
+            seen.publish(told)
         return response
 
     def told(*crates, sequence=1, full=True):
         nodes = tuple(replace(crate_at(x), id=f"crate at {x}") for x in crates)
         return messages.graph_to_msg(GraphUpdate(time.time_ns(), sequence, full, nodes), "boot")
 
-    graph.node.create_service(GetGraph, "memory/get_graph", answer)
+    graph.node.create_service(Trigger, "memory/publish_graph", answer)
     answers.append(told(0.8))
     graph.wait(lambda: graph.message("safety_node") == "active", 60, "the crate is known")
     update = told(0.9, sequence=2, full=False)
@@ -380,13 +381,41 @@ def test_after_an_update_that_was_refused_nobody_drives_until_the_full_graph_is_
     answers[-1].nodes[0].pose.orientation.w = 0.0  # refused as well
     before = len(asked)
     seen.publish(update)
-    graph.problem("safety_node", "obstacles_unknown: memory/get_graph has not told them yet")
+    graph.problem("safety_node", "obstacles_unknown: memory/graph has not told them yet")
     graph.wait(lambda: len(asked) >= before + 2, 60, "it asks, and asks again")
     assert "obstacles_unknown" in graph.message("safety_node")
     assert graph.value("safety_node", "obstacles") == "1"
     answers.append(told(0.8, 0.9, sequence=2))
     graph.wait(lambda: "obstacles_unknown" not in graph.message("safety_node"), 60, "all is known again")
     assert graph.value("safety_node", "obstacles") == "2"
+
+
+def test_whoever_answers_for_the_memory_takes_no_obstacle_away(graph):
+    """Any process may offer the memory's services; the topic has one writer."""
+    start = {"robot": "examples.robot:GANTRY", "memory_obstacles": True, "diagnostics_period_s": 0.1}
+    graph.start("safety_node", **start)
+    seen = graph.node.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    asked = []
+
+    def nothing(request, response):
+        asked.append(request)
+        if isinstance(request, GetGraph.Request):
+            response.graph = messages.graph_to_msg(GraphUpdate(time.time_ns(), 9, True, ()), "another boot")
+        return response
+
+    for kind, name in ((GetGraph, "memory/get_graph"), (Trigger, "memory/publish_graph")):
+        graph.node.create_service(kind, name, nothing)
+    graph.active("safety_node")
+    graph.matched(seen)
+    graph.wait(lambda: len(asked) >= 2, 60, "it asks")
+    graph.problem("safety_node", "obstacles_unknown")
+    seen.publish(messages.graph_to_msg(GraphUpdate(time.time_ns(), 1, True, (crate_at(0.8),)), "boot"))
+    graph.wait(lambda: graph.message("safety_node") == "active", 60, "the crate is known")
+    before = len(asked)
+    seen.publish(messages.graph_to_msg(GraphUpdate(time.time_ns(), 5, False, ()), "boot"))  # some before it are lost
+    graph.wait(lambda: len(asked) >= before + 2, 60, "it asks, and asks again")
+    assert "obstacles_unknown" in graph.message("safety_node")
+    assert graph.value("safety_node", "obstacles") == "1"
 
 
 def test_a_robot_that_nothing_could_keep_away_from_obstacles_is_told_of_none(graph):

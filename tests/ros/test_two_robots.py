@@ -120,8 +120,10 @@ def test_two_robots_feed_one_learner_exactly_once_and_take_its_weights(graph, tm
     graph.wait(acknowledged, 120, "both robots' steps are on the learner's disk")
     again = graph.node.create_publisher(Experience, f"{ROBOTS[0]}/experience", qos.EXPERIENCE)
     graph.matched(again)
-    for msg in tuple(sent):  # as a robot does that has not heard the acknowledgement
+    for msg in tuple(sent):  # from another process than the robots'
         again.publish(msg)
+    refused = "refused from other writers: experience"
+    graph.wait(lambda: int(graph.value("r1/learner_node", refused) or 0) > 0, 60, "the stranger's copies are refused")
     stored = ExperienceReader(tmp_path / "learner" / "experience")
     graph.wait(lambda: len(stored.catalogue()) == len(ROBOTS), 60, "both episodes are whole")
     for info in stored.catalogue():

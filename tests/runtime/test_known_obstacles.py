@@ -42,9 +42,10 @@ def test_objects_in_another_frame_are_named_as_they_cannot_be_told():
     known = KnownObstacles(PANDA_2F85, 8, lambda _: None)
     crate = seen("crate", (0.3, 0.2, 0.1))
     elsewhere = replace(crate, pose=Pose(crate.pose.position, frame="map"))
-    for nodes, frame in (((), ""), ((elsewhere,), "map"), ((crate,), "")):
-        known.take("boot", GraphUpdate(0, 1, True, nodes))
-        assert known.elsewhere == frame
+    assert known.unknown == "memory/graph has not told them yet"
+    for nodes, why in (((), ""), ((elsewhere,), "has objects in frame 'map', expected 'base_link'"), ((crate,), "")):
+        assert not known.take("boot", GraphUpdate(0, 1, True, nodes))
+        assert why in known.unknown and bool(why) == bool(known.unknown)
 
 
 def test_a_box_grows_by_two_sigma_on_every_side_and_by_the_grid():
@@ -67,24 +68,25 @@ def test_obstacles_are_told_when_they_change_and_the_nearest_first():
     told = []
     known = KnownObstacles(PANDA_2F85, 2, told.append)
     crates = tuple(seen(f"crate{i}", (0.3, 0.2, 0.1), at=(0.9 - 0.2 * i, 0.0, 0.1)) for i in range(3))
-    assert known.take("boot", GraphUpdate(0, 1, True, crates))
+    assert not known.take("boot", GraphUpdate(0, 1, True, crates))
     assert [box.name for box in told.pop()] == ["crate2", "crate1"]
     moved = replace(crates[2], pose=Pose(np.array([0.501, 0.0, 0.1])))
-    assert known.take("boot", GraphUpdate(0, 2, False, (moved,)))
+    assert not known.take("boot", GraphUpdate(0, 2, False, (moved,)))
     assert told == []  # by less than the grid
-    assert known.take("boot", GraphUpdate(0, 3, False, (), deleted_nodes=("crate2",)))
+    assert not known.take("boot", GraphUpdate(0, 3, False, (), deleted_nodes=("crate2",)))
     assert [box.name for box in told.pop()] == ["crate1", "crate0"]
-    assert not known.take("boot", GraphUpdate(0, 5, False, ()))  # one was lost
+    assert known.take("boot", GraphUpdate(0, 5, False, ())) and known.lost  # one was lost: all must be asked for
+    assert not known.take("boot", GraphUpdate(0, 6, False, ())) and known.lost  # that was done
 
 
 def test_after_a_change_that_was_refused_only_the_full_graph_counts():
     told = []
     known = KnownObstacles(PANDA_2F85, 2, told.append)
     crate = seen("crate", (0.3, 0.2, 0.1))
-    assert known.take("boot", GraphUpdate(0, 1, True, (crate,)))
+    assert not known.take("boot", GraphUpdate(0, 1, True, (crate,)))
     told.clear()
-    known.lose()
+    assert known.lose() and not known.lose()
     assert not known.take("boot", GraphUpdate(0, 2, False, (seen("pole", (0.3, 0.2, 0.1)),)))
-    assert told == []  # what was told last stands
-    assert known.take("boot", GraphUpdate(0, 2, True, ()))
-    assert told == [()]
+    assert told == [] and known.lost  # what was told last stands
+    assert not known.take("boot", GraphUpdate(0, 2, True, ()))
+    assert told == [()] and not known.unknown

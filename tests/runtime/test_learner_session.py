@@ -14,7 +14,7 @@ from safetensors.numpy import load
 from engram.core.durable import seal
 from engram.core.errors import StoreError, UnknownNameError, WeightsError
 from engram.core.motion_correction import MotionCorrection
-from engram.core.types import EXPLORED, UNJUDGED, ActionSource
+from engram.core.types import EXPLORED, NOBODY, UNJUDGED, ActionSource
 from engram.learning.experience.receiver import Receipt
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
@@ -33,7 +33,7 @@ from engram.runtime.health import Health
 from engram.runtime.learner_session import BURST, SHOWN, LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from tests.learning.transitions import episode
-from tests.ros.policies import LINEAGE, OneWeight
+from tests.ros.policies import LINEAGE, OTHER, OneWeight
 
 OWN = ActionSource("eyes", LINEAGE.id)
 PACE = LearnerConfig(first_episodes=1, updates_per_episode=20, candidate_updates=5, imitate_own=True)
@@ -44,6 +44,7 @@ class Desk:
 
     def __init__(self, folder, key=None, proof=None, algorithm="Counting", verdicts=None, pace=PACE, **config):
         self.store = ExperienceStore(folder / "experience")
+        self.robot = next(iter(config.get("weights_for", ())), "panda")
         self.health, self.receipts, self.announced = Health(), [], []
         workspace = open_workspace(folder, self.store, OneWeight(), f"tests.ros.trainers:{algorithm}", pace)
         self.session = LearnerSession(
@@ -287,7 +288,7 @@ def test_behind_the_gate_nothing_is_promoted_where_no_verdicts_are_read(tmp_path
 def drive(desk, version, outcomes, first, task="reach", helped=False):
     """Let the robots have one episode a character of ``outcomes`` with ``version``."""
     for i, outcome in enumerate(outcomes):
-        for one in episode(first + i, success=outcome == "1", source=OWN, task=task):
+        for one in episode(first + i, robot=desk.robot, success=outcome == "1", source=OWN, task=task):
             own = {"boot_id": f"b{first + i}", "sequence": one.step + 1, "policy_version": version}
             desk.session.take(replace(one, author="human:ann" * helped, **own))
     desk.session.commit()
@@ -619,16 +620,39 @@ def test_a_training_state_that_a_full_disk_did_not_take_is_saved_later(tmp_path,
     desk.close()
 
 
-def test_experience_of_one_stream_too_many_is_refused_and_counted(desk, monkeypatch):
-    monkeypatch.setattr("engram.learning.experience.store.STREAMS", 1)
-    for robot in ("r1", "r2"):
+def test_experience_of_a_robot_that_comes_after_many_names_is_stored(desk, monkeypatch):
+    monkeypatch.setattr("engram.learning.experience.retention.STREAMS", 2)
+    for robot in ("r1", "r2", "r3", "panda"):
         for one in episode(0, robot=robot):
             desk.session.take(one)
         desk.session.commit()
-    assert desk.health.counts["experience refused"] == 4
-    shown = desk.health.condition("active").message
-    assert "stream r2/boot: experience of 1 streams is stored, of 1 it may be" in shown
-    assert [(receipt.robot_id, receipt.sequence) for receipt in desk.receipts] == [("r1", 4), ("r2", 0)]
+    assert not desk.health.counts["experience refused"]
+    assert [(one.robot_id, one.sequence) for one in desk.receipts] == [("r1", 4), ("r2", 4), ("r3", 4), ("panda", 4)]
+
+
+def test_what_waits_for_the_disk_is_bounded_by_its_bytes_and_the_rest_is_counted(desk, monkeypatch):
+    steps = episode(0, image_size=64)  # 12 kB of pixels each, and 4 kB for being one
+    monkeypatch.setattr("engram.runtime.experience_session.QUEUED_MAX", 40_000)
+
+    def send() -> list[bool]:
+        room = [desk.session.has_room(one) for one in steps]
+        for one, fits in zip(steps, room, strict=True):
+            if fits:
+                desk.session.take(one)
+        return room
+
+    assert send() == [True, True, False, False]
+    assert desk.health.counts["experience drops"] == 2
+    monkeypatch.setattr(desk.store, "commit", fails(StoreError("disk is full")))
+    with pytest.raises(StoreError):
+        desk.session.commit()
+    monkeypatch.undo()
+    monkeypatch.setattr("engram.runtime.experience_session.QUEUED_MAX", 40_000)
+    assert send() == [True, True, False, False]  # its robot sends it again
+    desk.session.commit()
+    assert desk.receipts[-1].sequence == 2
+    assert not desk.session.has_room(replace(steps[0], memory_ids=("x" * 60_000,)))
+    assert sum(desk.session.has_room(Gone("panda", "boot", 1)) for _ in range(100)) < 10
 
 
 def test_the_newest_goals_are_told_in_their_order(tmp_path):
@@ -668,6 +692,40 @@ def test_what_is_worse_on_the_robots_is_rolled_back_and_stays_so(tmp_path):
     desk.close()
 
 
+def outside(desk, version, outcomes, first, **how):
+    """Let somebody tell of goals that ``version`` had nothing to do with, one a character of ``outcomes``."""
+    for i, outcome in enumerate(outcomes):
+        (one,) = episode(first + i, steps=1, success=outcome == "1", **how)
+        told = {"boot_id": f"b{first + i}", "sequence": 1, "policy_version": version, "reward_source": "verdict"}
+        desk.session.take(replace(one, author="", **told))
+    desk.session.commit()
+    desk.session.train(lambda: False)
+
+
+def test_outsiders_roll_nothing_back_and_finish_no_canary(tmp_path):
+    desk = Desk(tmp_path, weights_for=("panda", "r2"), canary_episodes=4)
+    drive(desk, "v0", "1" * 12 + "000", 100)
+    version = desk.learn()
+    desk.session.promote(version, "please")
+    for i, how in enumerate(
+        [
+            {"robot": "ghost", "source": OWN},
+            {"source": ActionSource("eyes", OTHER.id)},
+            {"source": ActionSource("eyes", "")},
+            {"source": ActionSource(NOBODY)},
+        ]
+    ):
+        outside(desk, "v0", "111", 1000 * i + 200, **how)
+        outside(desk, version, "0" * 6, 1000 * i + 300, **how)
+        outside(desk, version, "1" * 4, 1000 * i + 400, **how)
+        assert (desk.session.library.current, desk.session.library.stage(version)) == (version, "canary"), how
+        assert desk.session.live.of("v0") == {"reach": "1" * 12 + "000"} and not desk.session.live.of(version), how
+    assert desk.shown()[CURVE] == f"v0 {'1' * 12}000 base h"
+    drive(desk, version, "0" * 20, 500)  # these are the robot's own
+    assert desk.session.library.current == "v0"
+    desk.close()
+
+
 def test_live_outcomes_are_counted_once_and_last(tmp_path):
     desk = Desk(tmp_path)
     drive(desk, "v0", "1101", 100)
@@ -691,7 +749,7 @@ def test_goals_in_words_count_by_what_they_want(tmp_path):
     for i, words in enumerate(goals):
         drive(desk, version, "0", 200 + i, task=words)
     assert desk.session.library.current == "v0"  # each alone, once before and once since, would have shown nothing
-    assert "worse on the robots: in 0 of" in desk.health.condition("active").message
+    assert "worse on the robots: in 0 of" in desk.health.last_problem
     desk.close()
 
 

@@ -15,18 +15,19 @@ def test_a_cut_is_lost_once_and_restored_once_with_its_length():
         watch.heard("viewer_node", second)
         assert watch.look(second) == ""
     assert watch.state == "up"
-    assert watch.look(6.9) == ""
+    assert watch.look(6.9) == watch.news == ""
     for now in (7.0, 9.0, 11.0):
-        assert (
-            watch.look(now)
-            == f"nothing from learner_node for {now - 4:.0f} s; nothing from viewer_node for {now - 4:.0f} s"
-        )
+        told = f"nothing from learner_node for {now - 4:.0f} s; nothing from viewer_node for {now - 4:.0f} s"
+        assert watch.look(now) == told
+        assert watch.news == (f"link lost: {told}" if now == 7.0 else "")
     assert (watch.state, watch.losses, watch.restorations) == ("lost", 1, 0)
     watch.heard("viewer_node", 14.0)
     assert watch.look(14.0) == "nothing from learner_node for 10 s"
     watch.heard("learner_node", 14.5)
     assert watch.look(14.5) == ""
-    assert (watch.state, watch.losses, watch.restorations, watch.longest_s) == ("up", 1, 1, 10.5)
+    assert watch.news == "link restored after 10.5 s at most"
+    told = {"link": "up", "link lost": "1", "link restored": "1", "longest silence s": "10.5"}
+    assert watch.notes() == told
 
 
 def test_late_reports_are_no_cut_and_strangers_no_peers():

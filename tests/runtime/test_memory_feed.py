@@ -1,5 +1,6 @@
 """Scenes find the joint states of their instant and their place; what the memory learns of them goes out once."""
 
+import time
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -8,10 +9,12 @@ import pytest
 
 from engram.core.errors import InvalidInputError, StaleDataError
 from engram.core.robot import PANDA_2F85
-from engram.core.types import EpisodeStatus, Hand, Pose
+from engram.core.types import Embodiment, EpisodeStatus, Hand, Pose
 from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
-from engram.runtime.memory_feed import MAX_WAITING, MemoryFeed, MemoryFeedConfig
+from engram.runtime import memory_feed
+from engram.runtime.body import NO_ROBOT, Body
+from engram.runtime.memory_feed import FULL_S, MAX_WAITING, WAITED_S, MemoryFeed, MemoryFeedConfig
 from engram.runtime.scene_matcher import SceneMatcher
 from tests.core.gantry import joints
 from tests.memory.scenes import WordEncoder, seen, view
@@ -47,7 +50,7 @@ class Fed:
     With ``now_ns`` it has a clock.
     """
 
-    def __init__(self, kind=GraphMemory, now_ns=None, **config):
+    def __init__(self, kind=GraphMemory, now_ns=None, body=None, **config):
         self.changes, self.contexts, self.notes, self.known = [], [], Notes(), set()
         self.verdicts = []
         self.now_ns = now_ns
@@ -55,7 +58,7 @@ class Fed:
         self.memory = kind(config=whole, encoder=WordEncoder())
         clock = None if now_ns is None else lambda: self.now_ns
         self.feed = MemoryFeed(
-            self.memory, PANDA_2F85, MemoryFeedConfig(**config), self._lookup, self.changes.append,
+            self.memory, body or PANDA_2F85.embodiment(), MemoryFeedConfig(**config), self._lookup, self.changes.append,
             self.contexts.append, self.notes, clock, self.verdicts.append,
         )  # fmt: skip
 
@@ -64,8 +67,9 @@ class Fed:
             raise StaleDataError(f"no {frame} in {target} at {stamp_ns}")
         return AHEAD
 
-    def see(self, stamp_ns, camera="front"):
-        self.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))], stamp_ns, camera=camera), None, 0.0)
+    def see(self, stamp_ns, camera="front", ago_s=0.0):
+        received_s = time.monotonic() - ago_s
+        self.feed.scene(view([seen("red cube", (0.5, 0.1, 0.02))], stamp_ns, camera=camera), None, received_s)
 
     def tell(self, stamp_ns, words, state="running", episode=1, task="reach"):
         self.feed.status(EpisodeStatus(stamp_ns, "r", episode, task, words, 0, state))
@@ -188,6 +192,26 @@ def test_scenes_that_tf_never_places_are_given_up_by_name():
         fed.see(stamp_ns)
     assert fed.notes.counts["scenes without tf"] == 2
     assert fed.notes.problems["tf"] == "no base_link in map at 1"
+
+
+def test_what_tf_lacks_is_named_while_it_places_no_scene_of_now_however_seldom_they_come():
+    fed = Fed(frame="map")
+    fed.see(1)
+    assert "tf" not in fed.notes.problems
+    fed.see(2, ago_s=WAITED_S + 1)
+    assert fed.notes.problems.pop("tf") == "no base_link in map at 1"
+    fed.known = {3}
+    fed.see(3)  # tf is back, the first two wait on
+    assert "tf" not in fed.notes.problems
+
+
+def test_a_robot_of_which_nothing_is_described_is_introduced_by_its_cameras_and_whether_it_drives():
+    body = Body(NO_ROBOT, track_hand=True, drives=True)
+    assert not body.has_hand and body.hand(joints(0.1), "robot0") is None
+    fed = Fed(body=body.profile)
+    fed.see(1, "head")
+    (robot,) = [node for node in fed.memory.graph().nodes if node.layer == "agent"]
+    assert robot.embodiment == Embodiment("robot", mobile_base=True, sensors=("head camera",))
 
 
 def matched(**config):
@@ -351,3 +375,24 @@ def test_a_running_goal_is_judged_also_after_the_clock_was_set_back():
     assert before.stamp_ns > 100 * second and len(fed.verdicts) >= 5
     assert (fed.verdicts[-1].outcome, fed.verdicts[-1].reason) == (before.outcome, before.reason)
     assert "since the episode began" not in fed.verdicts[-1].reason
+
+
+def test_the_full_graph_is_published_for_who_asks_and_the_same_one_ever_more_seldom(monkeypatch):
+    """A reader that refuses it asks for ever, and the topic keeps 64 of them."""
+    fed, now_s = Fed(), [1000.0]
+    monkeypatch.setattr(memory_feed.time, "monotonic", lambda: now_s[0])
+    fed.see(1)
+    before, told = len(fed.changes), []
+    for _ in range(100):
+        if fed.feed.share_full():
+            told.append(now_s[0] - 1000.0)
+        now_s[0] += FULL_S
+    assert told == [0.0, 2 * FULL_S, 6 * FULL_S, 14 * FULL_S, 30 * FULL_S, 62 * FULL_S]
+    whole = fed.memory.graph()
+    assert [(one.full, one.sequence, len(one.nodes)) for one in fed.changes[before:]] == [
+        (True, whole.sequence, len(whole.nodes))
+    ] * len(told)
+    fed.see(2)
+    assert fed.feed.share_full() and fed.feed.sequence == fed.changes[-1].sequence > whole.sequence
+    fed.see(3)
+    assert not fed.feed.share_full()

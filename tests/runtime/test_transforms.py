@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
+from engram.core.claims import PARTICIPANT, Writer
 from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.geometry import make_pose, rotation
-from engram.runtime.transforms import ALIVE_NS, MOST_FRAMES, MOVES, TransformBuffer
+from engram.core.words import FRAME_MAX
+from engram.runtime.transforms import ALIVE_NS, DEEPEST, MOST_FRAMES, MOVES, TransformBuffer
 
+SECOND = 10**9  # ns
 QUARTER = Rotation.from_euler("z", 90, degrees=True)
 
 
@@ -57,6 +60,13 @@ def test_late_transforms_are_sorted_in():
     assert buffer.lookup("base_link", "tool", 50).position[0] == pytest.approx(0.9)
 
 
+def test_a_picture_that_was_looked_at_for_seconds_is_placed_on_a_base_that_tells_where_it_is_fifty_times_a_second():
+    buffer = TransformBuffer()
+    for number in range(500):
+        moving(buffer, number * SECOND // 50, number / 50, parent="map", child="base_link")
+    assert buffer.lookup("map", "base_link", SECOND // 2).position[0] == pytest.approx(0.5)
+
+
 def test_what_is_not_known_is_named():
     buffer = TransformBuffer()
     moving(buffer, 100, 1.0)
@@ -98,8 +108,8 @@ def test_a_cycle_is_named_and_the_next_right_message_undoes_it(static):
 STEP, SECOND = 10**8, 10**9
 
 
-def still(buffer, x, child="tool"):
-    buffer.add_static(child, make_pose(np.array([x, 0.0, 0.0]), STILL))
+def still(buffer, x, child="tool", parent="base_link"):
+    buffer.add_static(child, make_pose(np.array([x, 0.0, 0.0]), STILL, parent))
 
 
 def x_at(buffer, stamp_ns):
@@ -183,13 +193,93 @@ def test_nothing_is_interpolated_between_two_parents():
         buffer.lookup("base_link", "tool", 50)
 
 
-def test_names_that_somebody_makes_up_take_no_more_than_their_room_and_no_known_frame_away():
+CAMERA, STRANGER, SPARE = (bytes([number]) * PARTICIPANT + b"\0\0\1\3" for number in (1, 2, 3))
+OWNER = Writer(CAMERA, "/camera")
+
+
+def say(buffer, x, writer, child="tool"):
+    buffer.add_static(child, make_pose(np.array([x, 0.0, 0.0]), STILL), writer)
+
+
+def test_names_that_somebody_makes_up_take_no_more_than_their_room_and_no_frame_of_another_away():
+    """Neither one that was asked for, nor one that was said once and not asked for yet; a newcomer is heard, too."""
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 1.0, CAMERA)
+    buffer.add("moving", 0, make_pose(np.zeros(3), STILL), CAMERA)
+    for number in range(2 * MOST_FRAMES):
+        say(buffer, 9.0, STRANGER, child=f"made up {number}")
+    say(buffer, 2.0, SPARE, child="late")
+    assert x_at(buffer, 0) == 1.0
+    assert [buffer.lookup("base_link", name, 0).position[0] for name in ("late", "moving")] == [2.0, 0.0]
+    assert notes.counts["tf frames forgotten"] == MOST_FRAMES + 3
+    assert "more than 1024: 'made up 1026' was forgotten" in notes.problems["tf frames"]
+    with pytest.raises(UnknownNameError):
+        buffer.lookup("base_link", "made up 1026", 0)
+
+
+def test_of_one_publisher_that_names_too_many_those_go_that_nobody_asked_for():
     buffer = TransformBuffer()
-    moving(buffer, 0, 0.5)
-    for number in range(MOST_FRAMES - 1):
-        buffer.add_static(f"made up {number}", make_pose(np.zeros(3), STILL, "base_link"))
-    for add in (lambda: moving(buffer, 0, 0.0, child="one more"), lambda: buffer.add_static("one more", None)):
-        with pytest.raises(InvalidInputError, match="tf frame 'one more': the 1025th, it is left out"):
-            add()
-    moving(buffer, 100, 0.6)
-    assert buffer.lookup("base_link", "tool", 100).position[0] == 0.6
+    still(buffer, 5.0)
+    assert x_at(buffer, 0) == 5.0
+    for number in range(2 * MOST_FRAMES):
+        still(buffer, 9.0, child=f"frame {number}")
+    assert x_at(buffer, 0) == 5.0
+
+
+def test_another_process_moves_no_static_frame_while_its_owner_is_there_and_is_named():
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 5.0, CAMERA)
+    say(buffer, 6.0, STRANGER)
+    for _ in range(2):
+        assert x_at(buffer, 0) == 5.0
+        buffer.settle(lambda: [Writer(STRANGER, "/bag"), OWNER])
+    told = notes.problems.pop("writer of tf_static")
+    assert told.startswith("tf frame 'tool': /bag says another pose than /camera, which said it first and still runs")
+    say(buffer, 7.0, CAMERA)  # a new calibration of its owner
+    assert x_at(buffer, 0) == 7.0
+    buffer.settle(lambda: [OWNER])  # the stranger is gone, and what it said with it
+    buffer.settle(lambda: [])
+    assert x_at(buffer, 0) == 7.0 and not notes.problems
+
+
+def test_a_static_frame_goes_to_who_said_another_pose_once_its_owner_is_gone():
+    """A driver that was killed and started again says its poses once, before DDS has missed the one that was killed."""
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 5.0, CAMERA)
+    say(buffer, 6.0, SPARE)
+    say(buffer, 7.0, STRANGER)
+    there = [Writer(STRANGER, "/bag"), Writer(SPARE, "/camera")]
+    buffer.settle(lambda: [*there, OWNER])
+    assert x_at(buffer, 0) == 5.0
+    buffer.settle(lambda: there)
+    assert x_at(buffer, 0) == 6.0
+    say(buffer, 8.0, SPARE)
+    assert x_at(buffer, 0) == 8.0
+
+
+def test_two_that_publish_one_description_are_no_rivals_and_nobody_is_asked_who_is_there():
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 5.0, CAMERA)
+    buffer.settle(lambda: pytest.fail("nothing is to be decided"))
+    say(buffer, 5.0 + 1e-9, SPARE)
+    buffer.settle(lambda: [OWNER, Writer(SPARE, "/robot_state_publisher")])
+    assert not notes.problems
+
+
+def test_a_name_that_is_too_long_is_refused_and_a_chain_that_is_too_deep_is_not_followed():
+    buffer = TransformBuffer()
+    long = "x" * (FRAME_MAX + 1)
+    for names in ({"child": long}, {"parent": long}):
+        for add in (lambda names: still(buffer, 1.0, **names), lambda names: moving(buffer, 0, 1.0, **names)):
+            with pytest.raises(InvalidInputError, match="frame: 257 characters, expected at most 256"):
+                add(names)
+    for number in range(DEEPEST):
+        still(buffer, 1.0, child=f"{number}", parent=f"{number + 1}" if number < DEEPEST - 1 else "base_link")
+    assert buffer.lookup("base_link", "0", 0).position[0] == DEEPEST
+    still(buffer, 1.0, child="one more", parent="0")
+    with pytest.raises(InvalidInputError, match="tf: one more is more than 64 frames from base_link"):
+        buffer.lookup("base_link", "one more", 0)

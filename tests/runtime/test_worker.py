@@ -3,7 +3,7 @@
 import threading
 import time
 
-from engram.runtime.worker import Worker
+from engram.runtime.worker import LATER_MAX, OTHERS, Worker
 
 
 def run(items, capacity, handle=None):
@@ -147,3 +147,29 @@ def test_the_same_method_of_an_object_is_the_same_item():
     assert len(worker) == 1
     go_on.set()
     assert worker.stop() and len(handled) == 2
+
+
+def test_what_is_for_later_gives_way_to_the_others_and_still_gets_its_turn():
+    worker, go_on, handled, _ = blocked(capacity=64)
+    assert worker.put_later("question 1") and worker.put_later("question 2")
+    for number in range(OTHERS + 1):
+        worker.put(f"scene {number}")
+    worker.put_once("commit")
+    done = threading.Event()
+    worker.put(done)
+    assert len(worker) == OTHERS + 5
+    go_on.set()
+    assert done.wait(60) and worker.stop()
+    scenes = [f"scene {number}" for number in range(OTHERS + 1)]
+    assert handled == ["first", *scenes[:-1], "question 1", scenes[-1], "commit", done, "question 2"]
+
+
+def test_more_for_later_than_may_wait_is_refused_and_what_waits_is_done_by_a_stopped_worker():
+    worker, go_on, handled, drops = blocked(capacity=1)
+    taken = [worker.put_later(number) for number in range(1000)]
+    assert taken == [True] * LATER_MAX + [False] * (1000 - LATER_MAX)
+    worker.put("scene")
+    assert not worker.stop(timeout_s=0.05)
+    assert not worker.put_later("late")
+    go_on.set()
+    assert worker.stop() and handled == ["first", *range(LATER_MAX)] and not drops

@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -110,6 +111,31 @@ def test_what_was_taught_and_no_longer_exists_is_told_and_candidates_are_judged_
     assert gate.stop()
     assert (told.verdicts, told.failures) == ([("equal", "promote")], [])
     assert len(told.left_out) == 1 and "no task 'old_task' any more" in told.left_out[0]
+
+
+def test_a_version_that_the_learner_does_not_know_takes_no_other_s_place(folder, monkeypatch):
+    judged, begun, goes_on = [], threading.Event(), threading.Event()
+
+    def judge(candidate, *_, **__):
+        judged.append(Path(candidate.weights).stem)
+        begun.set()
+        assert goes_on.wait(120)
+        raise EngramError("enough")
+
+    monkeypatch.setattr(standing, "validate", judge)
+    gate = StandingGate(folder, "base", Told(), tasks=("reach",))
+    gate.start()
+    gate.offer("worse")
+    assert begun.wait(120)
+    gate.offer("equal")
+    with pytest.raises(UnknownNameError, match="unknown weights version 'nonsense'"):
+        gate.offer("nonsense")
+    begun.clear()
+    goes_on.set()
+    assert begun.wait(120)
+    assert gate.stop()
+    library = WeightsLibrary(folder / "weights", read_only=True)
+    assert judged == [library.manifest(version).sha256 for version in ("worse", "equal")]
 
 
 def test_a_gate_knows_the_tasks_of_its_suites(folder):

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from engram.core.ports import PortInUseError, free_port
-from engram.runtime.teleop import Seen
+from engram.runtime.teleop import GIVE_BACK, Seen
 from engram.viewer.by_hand import HAND_BACK, MOVES, SPEED, TAKE_OVER, TURNS
 from engram.viewer.nodes_tab import NO_NODE
 from engram.viewer.page import ViewerPage
 from engram.viewer.scene_view import ABSENT_OPACITY, box_edges, caption
-from engram.viewer.values import Answer, NodeState, PageActions
+from engram.viewer.values import Answer, NodeState, PageActions, PolicyState
 from tests.viewer.scenes import SECOND_NS, joints, kitchen_graph
 
 
@@ -50,6 +50,32 @@ def test_a_port_in_use_is_an_error_and_not_another_port(page: ViewerPage) -> Non
     port = page._gate._port
     with pytest.raises(PortInUseError, match=rf"port {port} is in use by .*pid {os.getpid()}"):
         ViewerPage(port, page._actions)
+
+
+def labels(page: ViewerPage) -> set[str]:
+    return {getattr(element, "label", "") for element in page.server.gui._gui_input_handle_from_uuid.values()}
+
+
+def test_a_page_without_a_robot_has_no_stop_and_shows_nothing_of_one(page: ViewerPage) -> None:
+    alone = ViewerPage(free_port(), page._actions, robot=None)
+    try:
+        drives = {"STOP", "Release stop", "Do it", TAKE_OVER}
+        assert drives < labels(page)
+        assert "Ask" in labels(alone) and not drives & labels(alone)
+        names = alone._scene._scene._handle_from_node_name
+        assert not [name for name in names if name.startswith(("/robot", "/table"))]
+        alone.show_stopped("safety/stop was called")
+        alone.show_goal("goal")
+        alone.show_policy(PolicyState("base", "v1"), ())
+        alone.show_learning(None, None, ())
+        alone.show_examples(("open the drawer",))
+        alone.reply("done")
+        alone.reply_policy("done")
+        assert not alone.by_hand(Seen(np.zeros(8), 0.8)).drives and "STOPPED" not in alone._banner._html.content
+        alone.show_graph(kitchen_graph())
+        assert "/memory/object/1" in drawn(alone)
+    finally:
+        alone.close()
 
 
 def test_the_edges_of_a_box_are_as_long_as_its_sides() -> None:
@@ -198,8 +224,6 @@ def test_a_camera_gets_its_place_with_its_first_picture(page: ViewerPage) -> Non
 
 
 def test_a_policy_is_chosen_from_what_the_policy_node_names(page: ViewerPage) -> None:
-    from engram.viewer.values import PolicyState
-
     page.show_policy(PolicyState("base", "v1", "", ("base", "memory")), ())
     assert page._policy._choice.options == ("keep", "base", "memory")
     assert page._policy._choice.visible
@@ -241,15 +265,27 @@ def test_a_visitor_drives_by_clicks_and_hands_back_by_leaving(page: ViewerPage, 
     assert not page.by_hand(seen).drives
     wish = click(MOVES, "forward")
     np.testing.assert_allclose(wish.action, [SPEED, 0, 0, 0, 0, 0, 0.8])
-    assert (hand._switch.label, hand._switch.color) == (HAND_BACK, "orange")
+    assert (hand._hand_back.label, hand._hand_back.color, hand._hand_back.disabled) == (HAND_BACK, "orange", False)
     assert click(TURNS, "yaw -").action[5] == -SPEED
     assert click({"close or open": "g"}, "close or open").action[6] == -1.0
-    hand._typed.append(" ")
+    hand._typed.extend(GIVE_BACK)
     assert not page.by_hand(seen).drives
-    assert hand._switch.label == TAKE_OVER
+    assert hand._hand_back.disabled
     click(MOVES, "up")
     there.clear()
     assert not page.by_hand(seen).drives
+
+
+def test_a_button_that_is_clicked_twice_before_anybody_looks_does_what_it_says(page: ViewerPage, monkeypatch) -> None:
+    """By one visitor, or by two on two pages."""
+    seen = Seen(np.zeros(8), 0.8)
+    monkeypatch.setattr(page.server, "get_clients", lambda: [object()])
+    buttons = {getattr(b, "label", ""): b for b in page.server.gui._gui_input_handle_from_uuid.values()}
+    for label, drives in ((TAKE_OVER, True), (HAND_BACK, False)):
+        for _ in range(2):
+            for callback in buttons[label]._impl.update_cb:
+                callback(None)
+        assert page.by_hand(seen).drives == drives
 
 
 def test_the_robot_moves(page: ViewerPage) -> None:
