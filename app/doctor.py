@@ -25,6 +25,7 @@ from typing import Literal
 import psutil
 
 from engram.app.process import check_domain
+from engram.app.ros_environment import ADVICE, foreign_ros
 from engram.app.shared_memory import dead_files
 from engram.core.ports import port_owner
 from engram.core.system_packages import LIBRARIES
@@ -168,6 +169,16 @@ def check_egl(_: DoctorConfig) -> Check:
     return Check("EGL rendering", "fail", found, f"apt-get install {LIBRARIES}, or MUJOCO_GL=osmesa")
 
 
+def check_ros(_: DoctorConfig) -> Check:
+    """Look whether the nodes would import the ROS packages of this environment."""
+    wrong = foreign_ros()
+    return (
+        Check("ROS packages", "fail", wrong, ADVICE)
+        if wrong
+        else Check("ROS packages", "ok", "no other ROS in the way")
+    )
+
+
 def check_interfaces(_: DoctorConfig) -> Check:
     """Import every message and print one digest of their type hashes: it must be equal on all machines."""
     missing = []
@@ -276,6 +287,7 @@ CHECKS: tuple[Callable[[DoctorConfig], Check], ...] = (
     check_shm_left,
     check_torch,
     check_egl,
+    check_ros,
     check_interfaces,
     check_dds,
     check_live_graph,

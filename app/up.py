@@ -27,8 +27,9 @@ import tyro
 from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, parse_assignments
 from engram.app.line_writer import LineWriter
 from engram.app.process import Process, check_domain, node_command
+from engram.app.ros_environment import ADVICE, foreign_ros
 from engram.app.shared_memory import remove_dead_files
-from engram.core.errors import EXIT_MISCONFIGURED, InvalidInputError
+from engram.core.errors import EXIT_MISCONFIGURED, EngramError, InvalidInputError
 
 DISCOVERY = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
@@ -336,6 +337,8 @@ def up(config: UpConfig) -> int:
             print(shlex.join(node_command(spec, folder)))
         return 0
     check_learner_of(graph.values)
+    if wrong := foreign_ros():
+        raise EngramError(f"{wrong}: {ADVICE}")
     sink = LineSink(sys.stdout, config.log_dir)
     try:
         supervisor = Supervisor(graph, environment, sink, config=config.supervisor)

@@ -25,7 +25,8 @@ def compressed_topic(camera: str, part: str) -> str:
 
 def heard_topic(node: EngramNode, camera: str, part: str) -> str:
     """Return the topic that ``node`` hears those images on, after remapping: relative, if it is in its namespace."""
-    return node.resolve_topic_name(raw_topic(camera, part)).removeprefix(node.get_namespace().rstrip("/") + "/")
+    name = (compressed_topic if node.config.image_transport == "compressed" else raw_topic)(camera, part)
+    return node.resolve_topic_name(name).removeprefix(node.get_namespace().rstrip("/") + "/")
 
 
 def subscribe_images(

@@ -4,8 +4,7 @@ One worker thread owns the memory and its store, because the memory takes one ca
 scenes and chunks may be dropped: joint states are matched to their scene on arrival, tf and commits wait once, and
 what a service was asked is answered. Commits are grouped; a restart goes on from the last one. The robot itself is an
 agent in the graph: with its configuration as its profile, where it stands by tf, and its skills. Changes carry a
-sequence number under a boot id: a reader that misses one, or sees a new boot id, asks ``memory/get_graph`` for
-everything. Joint states tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and
+sequence number under a boot id: a reader that misses one, or sees a new boot id, calls ``memory/publish_graph``. Joint states tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and
 how they end.
 """
 

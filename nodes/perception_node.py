@@ -107,14 +107,12 @@ class PerceptionNode(EngramNode):
 
     def _watch(self) -> None:
         """Name what keeps frames from being complete; called once a second."""
-        wrong: str | None
+        wrong = self.watch.look()
         if not self.count_publishers(self.topic):
             there = [name for name, _ in self.get_topic_names_and_types() if name.endswith("/color/image_raw")]
             found = ", ".join(name.split("/")[-3] for name in there if self.count_publishers(name))
             wrong = f"nobody publishes {self.topic}; cameras there: {found or 'none'}"
             self.get_logger().warning(wrong, throttle_duration_sec=60.0)  # without a page, nobody would see why
-        else:
-            wrong = self.watch.look()
         if wrong:
             self.health.problem("camera", wrong)
         elif wrong is not None:

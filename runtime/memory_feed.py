@@ -77,7 +77,8 @@ class MemoryFeed:
         body: of the robot whose memory it is, without its cameras: those are told by what they see.
         config: whose memory it is.
         lookup: gives the pose of a frame in a target frame at a stamp, as :meth:`TransformBuffer.lookup`.
-        publish_change: takes what changed in the graph; called with every sequence number once, in order.
+        publish_change: takes what changed in the graph; called with the sequence numbers in order, and with
+            the whole graph under its last number where somebody asks for it.
         publish_context: takes the context of a scene, with places in base_link.
         monitor: takes counters, times and problems.
         now_ns: the clock of the stamps; what is stamped far from it is refused and counted.

@@ -447,10 +447,16 @@ class SafetySession:
     # -- what does not come --------------------------------------------------------------------------------------
 
     def _watch_sleep(self) -> None:
-        """Stop a robot that goes on after its machine was suspended: its time limits stood still meanwhile."""
+        """Stop a robot that goes on after its machine was suspended: its time limits stood still meanwhile.
+
+        Those of a simulation on this machine are of a clock that stood still, too.
+        """
         before, self._slept_s = self._slept_s, max(self._slept_s, self._slept())
         slept_s = self._slept_s - before
-        if slept_s > SLEPT_S and self._is_wanted and not self.config.lockstep and not self.pipeline.filter.stopped:
+        here = self.config.lockstep or self.config.simulated
+        by_hand = self.human is not None and self.human.active  # what is too old by now counted before the sleep
+        driven = by_hand or (self.status is not None and self.status.running)
+        if slept_s > SLEPT_S and driven and not here and not self.pipeline.filter.stopped:
             self.stop(f"suspended: the machine slept for {slept_s:.0f} s while the robot was driven")
 
     def _watch_chunk(self) -> None:

@@ -96,7 +96,8 @@ class StopLatch:
         lost = self._look() != self._file
         if lost or self.problem:
             self._write(self.now)
-        return f"{self.path}: somebody deleted or changed it; it was written again" if lost else ""
+        written = lost and not self.problem
+        return f"{self.path}: somebody deleted or changed it; it was written again" if written else ""
 
     def _look(self) -> tuple[int, ...] | None:
         """Return by what the file is told from any other at its place; None = there is none."""

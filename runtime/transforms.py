@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation, Slerp
 
 from engram.core.claims import PARTICIPANT, Writer
-from engram.core.errors import InvalidInputError, StaleDataError, unknown_name
+from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError, unknown_name
 from engram.core.geometry import make_pose, rotation, to_frame
 from engram.core.stamped_buffer import StampedBuffer
 from engram.core.types import Pose
@@ -110,18 +110,19 @@ class TransformBuffer:
         for frame, said in list(self._rivals.items()):
             rivals = {process: pose for process, pose in said.items() if process in nodes}
             held = self._static[frame]
-            if rivals and held.process not in nodes:
-                process = next(iter(rivals))
+            if rivals and held.process not in nodes:  # who said the same is the owner, started again, or its twin
+                process = next((one for one, pose in rivals.items() if _same(pose, held.pose)), next(iter(rivals)))
                 held = self._static[frame] = _Said(rivals.pop(process), process)
-            self._rivals[frame] = rivals = {one: pose for one, pose in rivals.items() if not _same(pose, held.pose)}
+            self._rivals[frame] = rivals
+            unlike = next((one for one, pose in rivals.items() if not _same(pose, held.pose)), None)
             if not rivals:
                 del self._rivals[frame]
-            elif self._monitor is not None:
-                other, owner = (nodes[one] or "an unknown node" for one in (next(iter(rivals)), held.process))
+            elif unlike is not None and self._monitor is not None:
+                other, owner = (nodes[one] or "an unknown node" for one in (unlike, held.process))
                 self._monitor.problem(
                     "writer of tf_static",
-                    f"tf frame {frame[:100]!r}: {other} says another pose than {owner}, which said it first and still "
-                    "runs: the first one counts. To change it, end that one",
+                    f"tf frame {frame[:100]!r}: {other} says another pose than {owner}, which this node heard first and "
+                    "which still runs: the first one counts. To change it, end that one",
                 )
 
     def _admit(self, frame: str, writer: bytes) -> bytes:
@@ -162,24 +163,49 @@ class TransformBuffer:
         """Return the pose of ``frame`` in ``target`` at ``stamp_ns``, interpolated between neighbours in time.
 
         Raises:
-            UnknownNameError: ``frame`` or one of its ancestors was never heard of.
+            UnknownNameError: ``frame`` or one of its ancestors was never heard of, and ``target`` hangs on none.
             StaleDataError: a frame is known, but not (yet) at that time.
             InvalidInputError: the ancestors of ``frame`` are a cycle, or more than ``DEEPEST``.
         """
-        if frame == target:
-            return make_pose(np.zeros(3), Rotation.identity(), target)
-        pose = self._at(frame, stamp_ns)  # the usual case, one step, is bit for bit what was sent
-        passed = [frame]
-        while pose.frame != target:
-            if pose.frame in passed:
-                raise InvalidInputError(f"tf: {' in '.join([*passed, pose.frame])} is a cycle, expected a tree")
-            if len(passed) == DEEPEST:
-                raise InvalidInputError(f"tf: {frame} is more than {DEEPEST} frames from {target}")
-            passed.append(pose.frame)
-            parent = self._at(pose.frame, stamp_ns)
-            pose = make_pose(to_frame(pose.position, parent), rotation(parent) * rotation(pose), parent.frame)
-        self._asked.update(passed)
-        return pose
+        below, missing = self._ancestors(frame, target, stamp_ns)
+        if missing is None:
+            self._asked.update(below)
+            return below[target]
+        try:  # some hang their cameras on another frame of the base, base_footprint say
+            beside, unlike = self._ancestors(target, next(reversed(below)), stamp_ns)
+        except (StaleDataError, InvalidInputError):
+            raise missing from None
+        if unlike is not None:
+            raise missing
+        self._asked.update(below, beside)
+        common = next(name for name in below if name in beside)
+        a, b = below[common], beside[common]
+        back = rotation(b).inv()
+        return make_pose(back.apply(a.position - b.position), back * rotation(a), target)
+
+    def _ancestors(self, frame: str, until: str, stamp_ns: int) -> tuple[dict[str, Pose], UnknownNameError | None]:
+        """Return the pose of ``frame`` in itself and in each of its ancestors up to ``until``, nearest first.
+
+        Also returns the error that the last of them is in no other frame; None: ``until`` was reached. Raises as
+        :meth:`lookup` does.
+        """
+        poses = {frame: make_pose(np.zeros(3), Rotation.identity(), frame)}
+        last = frame
+        while last != until:
+            try:
+                parent = self._at(last, stamp_ns)
+            except UnknownNameError as error:
+                return poses, error
+            if parent.frame in poses:
+                raise InvalidInputError(f"tf: {' in '.join([*poses, parent.frame])} is a cycle, expected a tree")
+            if len(poses) > DEEPEST:
+                raise InvalidInputError(f"tf: {frame} is more than {DEEPEST} frames from {until or 'the root'}")
+            pose = poses[last]
+            if len(poses) > 1:
+                parent = make_pose(to_frame(pose.position, parent), rotation(parent) * rotation(pose), parent.frame)
+            last = parent.frame  # of one step, the usual case, the pose is bit for bit what was sent
+            poses[last] = parent
+        return poses, None
 
     def _at(self, frame: str, stamp_ns: int) -> Pose:
         said, history = self._static.get(frame), self._moving.get(frame)  # another thread may forget the frame

@@ -69,6 +69,8 @@ class GraphFeed:
         elif self._wanted_ns is not None and self._past is not None:
             self._show(self._past)
             self._past = None
+        elif self._asking is not None and time.monotonic() - self._asking[1] > LOST_S:
+            self._ask_past()  # nobody answered, or the memory was too busy to
 
     def take(self, boot_id: str, update: GraphUpdate) -> None:
         """Take in a change of the graph, or all of it."""

@@ -101,7 +101,13 @@ def test_the_memory_alone_starts_nothing_that_moves_anything_and_hears_a_camera_
     assert (told["viewer_node"]["robot"], told["viewer_node"]["port"]) == ("none", 9000)
     heard = dict(nodes["perception_node"].remaps)
     assert heard["camera/head/depth/image_raw"] == "/d435/depth"
+    assert heard["camera/head/depth/image_raw/compressedDepth"] == "/d435/depth/compressedDepth"
     assert heard["camera/head/color/image_raw"] == "camera/head/color/image_raw"
+    far = {n.name: dict(n.parameters) for n in graph("memory", image_transport="compressed").nodes}
+    assert (told["perception_node"]["image_transport"], far["perception_node"]["image_transport"]) == (
+        "raw",
+        "compressed",
+    )
     assert {n.namespace for n in nodes.values()} == {"r1"} and all(n.respawn for n in nodes.values())
     assert all(n.ros_args[-1] == f"/mine/{name}" for name, n in nodes.items())
     assert [n.name for n in graph("memory", viewer="false").nodes] == [*nodes][:-1]

@@ -761,6 +761,22 @@ def test_after_the_machine_was_suspended_in_an_episode_a_person_releases_the_rob
     assert desk.real_time(0.3, there).author == "v"
 
 
+@pytest.mark.parametrize("first", ["joints", "watch", "hand"])
+def test_after_the_machine_was_suspended_under_a_person_s_hand_the_arm_waits_for_a_release(first):
+    desk = Desk(lockstep=False)
+    desk.status(state="idle")
+    desk.session.on_human(HumanAction(round(100.1e9), "ann", True, "ee_delta", RIGHT))
+    there = desk.real_time(0.1).command.positions[0]
+    desk.sleep(7200.0)
+    if first == "watch":
+        desk.session.watch()
+    elif first == "joints":
+        desk.real_time(0.1, there)
+    desk.session.on_human(HumanAction(round((desk.now_s + 0.1) * 1e9), "ann", True, "ee_delta", RIGHT))
+    desk.real_time(0.3, there)
+    assert desk.decisions[-1].author == "hold:stopped" and desk.latched_reasons[-1].startswith("suspended")
+
+
 @pytest.mark.parametrize("why", ["nobody drove", "lock-step", "it was awake", "the node waited between two clocks"])
 def test_a_suspension_stops_nothing_that_it_does_not_concern(why):
     desk = Desk(lockstep=why == "lock-step")

@@ -164,3 +164,16 @@ def test_without_a_folder_nothing_is_kept():
     latch = StopLatch(None)
     latch.stop("button")
     assert (latch.stopped, StopLatch(None).stopped) == ("button", "")
+
+
+def test_a_file_that_is_gone_and_cannot_be_written_is_not_said_to_be_written(tmp_path):
+    folder = tmp_path / "safety"
+    folder.mkdir()
+    latch = StopLatch(folder)
+    latch.stop("by ann")
+    shutil.rmtree(folder)
+    folder.touch()  # a file where the folder was
+    for _ in range(2):
+        assert latch.again() == "" and "would not survive a restart" in latch.problem
+    folder.unlink()
+    assert "written again" in latch.again() and latch.problem == ""

@@ -236,7 +236,7 @@ def test_another_process_moves_no_static_frame_while_its_owner_is_there_and_is_n
         assert x_at(buffer, 0) == 5.0
         buffer.settle(lambda: [Writer(STRANGER, "/bag"), OWNER])
     told = notes.problems.pop("writer of tf_static")
-    assert told.startswith("tf frame 'tool': /bag says another pose than /camera, which said it first and still runs")
+    assert told.startswith("tf frame 'tool': /bag says another pose than /camera, which this node heard first")
     say(buffer, 7.0, CAMERA)  # a new calibration of its owner
     assert x_at(buffer, 0) == 7.0
     buffer.settle(lambda: [OWNER])  # the stranger is gone, and what it said with it
@@ -266,8 +266,13 @@ def test_two_that_publish_one_description_are_no_rivals_and_nobody_is_asked_who_
     say(buffer, 5.0, CAMERA)
     buffer.settle(lambda: pytest.fail("nothing is to be decided"))
     say(buffer, 5.0 + 1e-9, SPARE)
-    buffer.settle(lambda: [OWNER, Writer(SPARE, "/robot_state_publisher")])
+    twin = Writer(SPARE, "/robot_state_publisher")
+    buffer.settle(lambda: [OWNER, twin])
     assert not notes.problems
+    say(buffer, 9.0, STRANGER)  # first in the line, and no heir
+    buffer.settle(lambda: [Writer(STRANGER, "/bag"), twin])
+    assert x_at(buffer, 0) == 5.0 + 1e-9
+    assert "/bag says another pose than /robot_state_publisher" in notes.problems["writer of tf_static"]
 
 
 def test_a_name_that_is_too_long_is_refused_and_a_chain_that_is_too_deep_is_not_followed():
@@ -283,3 +288,17 @@ def test_a_name_that_is_too_long_is_refused_and_a_chain_that_is_too_deep_is_not_
     still(buffer, 1.0, child="one more", parent="0")
     with pytest.raises(InvalidInputError, match="tf: one more is more than 64 frames from base_link"):
         buffer.lookup("base_link", "one more", 0)
+
+
+def test_a_camera_may_hang_on_another_frame_of_the_base():
+    buffer = TransformBuffer()
+    buffer.add_static("camera", make_pose(np.array([0.1, 0.0, 0.3]), QUARTER, "base_footprint"))
+    buffer.add_static("base_link", make_pose(np.array([0.0, 0.0, 0.2]), QUARTER * QUARTER, "base_footprint"))
+    found = buffer.lookup("base_link", "camera", 5)
+    assert found.frame == "base_link" and np.allclose(found.position, (-0.1, 0.0, 0.1))
+    assert np.isclose(rotation(found).as_euler("xyz", degrees=True)[2], -90.0)
+    assert np.allclose(buffer.lookup("base_link", "base_footprint", 5).position, (0.0, 0.0, -0.2))
+    with pytest.raises(UnknownNameError, match="unknown tf frame 'base_footprint'"):
+        buffer.lookup("map", "camera", 5)
+    with pytest.raises(UnknownNameError, match="unknown tf frame 'elsewhere'"):
+        buffer.lookup("base_link", "elsewhere", 5)

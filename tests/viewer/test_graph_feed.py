@@ -79,6 +79,23 @@ def test_a_request_that_nobody_answers_does_not_block_the_next(page):
     assert labels(shown[-1]) == ["box"]
 
 
+def test_what_nobody_answers_is_asked_again(page):
+    """A memory that is busy refuses to answer; meanwhile somebody moves the slider on."""
+    feed, memory, shown, clock = page
+    feed.go_to(SECOND)
+    feed.go_to(2 * SECOND)
+    memory.asked.clear()
+    feed.refresh()
+    assert not memory.asked
+    clock[0] += LOST_S + 0.1
+    feed.refresh()
+    feed.refresh()
+    assert [at for at, _ in memory.asked] == [2 * SECOND]
+    memory.answer(update(2, "box", full=True))
+    feed.refresh()
+    assert labels(shown[-1]) == ["box"]
+
+
 def test_what_could_not_be_shown_is_shown_at_the_next_refresh(page):
     """The library of the page fails now and then: its event is no matter of several threads."""
     feed, memory, shown, _ = page
