@@ -1,11 +1,11 @@
 """What perception saw in, the robot's memory out: graph changes, context for the policy, answers.
 
 One worker thread owns the memory and its store, because the memory takes one caller at a time. While it is busy, only
-scenes and chunks may be dropped: joint states are matched to their scene on arrival, tf and commits wait once, and
-what a service was asked is answered. Commits are grouped; a restart goes on from the last one. The robot itself is an
-agent in the graph: with its configuration as its profile, where it stands by tf, and its skills. Changes carry a
-sequence number under a boot id: a reader that misses one, or sees a new boot id, calls ``memory/publish_graph``. Joint states tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and
-how they end.
+scenes and chunks may be dropped: joint states are matched to their scene on arrival, tf and commits wait once, and what
+a service was asked is answered. Commits are grouped; a restart goes on from the last one. The robot itself is an agent
+in the graph: with its configuration as its profile, where it stands by tf, and its skills. Changes carry a sequence
+number under a boot id: a reader that misses one, or sees a new boot id, calls ``memory/publish_graph``. Joint states
+tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and how they end.
 """
 
 from __future__ import annotations

@@ -121,8 +121,8 @@ class TransformBuffer:
                 other, owner = (nodes[one] or "an unknown node" for one in (unlike, held.process))
                 self._monitor.problem(
                     "writer of tf_static",
-                    f"tf frame {frame[:100]!r}: {other} says another pose than {owner}, which this node heard first and "
-                    "which still runs: the first one counts. To change it, end that one",
+                    f"tf frame {frame[:100]!r}: {other} says another pose than {owner}, which this node heard first "
+                    "and which still runs: the first one counts. To change it, end that one",
                 )
 
     def _admit(self, frame: str, writer: bytes) -> bytes:
