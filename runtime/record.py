@@ -312,10 +312,10 @@ def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
     from lerobot.datasets.aggregate import aggregate_datasets
     from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
 
-    for part in parts:
-        check_dataset(part)
     beside = _merging(root)
     _check_ours(beside)
+    for part in parts:
+        check_dataset(part)
     lock, merging = WriterLock(beside), beside / root.name
     try:
         shutil.rmtree(merging, ignore_errors=True)
