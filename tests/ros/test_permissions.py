@@ -73,6 +73,8 @@ def test_what_running_nodes_publish_subscribe_serve_and_call_is_allowed(graph, t
     while time.monotonic() < end:
         graph.spin(0.5)
     named = [*names, "lifecycle_manager", *of_outside]
+    # on a busy machine DDS may have lost sight of one for a moment
+    graph.wait(lambda: set(named) <= set(graph.node.get_node_names()), 30.0, "the graph knows all nodes")
     problems = [problem for name in named for problem in compare(graph.node, name)]
     for client in outside:
         client.close()
