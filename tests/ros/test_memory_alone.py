@@ -99,8 +99,9 @@ def test_a_base_that_drives_is_told_where_in_the_map_things_are_and_what_is_lost
     graph.processes.append(Up(tmp_path, port=port, camera="head", map="house 1", **TOPICS))
     rover = Rover(graph)
     graph.active("perception_node", "memory_node", "viewer_node")
-    names = {name for name in graph.node.get_node_names() if name != "test"}
-    assert names == {"perception_node", "memory_node", "lifecycle_manager", "viewer_node"}  # nobody who moves anything
+    names = set(graph.node.get_node_names())  # some may be of an earlier test in this process
+    assert names >= {"perception_node", "memory_node", "lifecycle_manager", "viewer_node"}
+    assert not names & {"sim_node", "robot_node", "safety_node", "policy_node", "learner_node", "gate_node"}
     with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=60) as page:
         assert page.status == 200
 
