@@ -171,12 +171,9 @@ def check_egl(_: DoctorConfig) -> Check:
 
 def check_ros(_: DoctorConfig) -> Check:
     """Look whether the nodes would import the ROS packages of this environment."""
-    wrong = foreign_ros()
-    return (
-        Check("ROS packages", "fail", wrong, ADVICE)
-        if wrong
-        else Check("ROS packages", "ok", "no other ROS in the way")
-    )
+    if wrong := foreign_ros():
+        return Check("ROS packages", "fail", wrong, ADVICE)
+    return Check("ROS packages", "ok", "no other ROS in the way")
 
 
 def check_interfaces(_: DoctorConfig) -> Check:

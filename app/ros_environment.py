@@ -33,10 +33,10 @@ def foreign_ros(
     found = PathFinder.find_spec("rclpy", path)
     if found is None or found.origin is None or Path(found.origin).parent.resolve() != own.resolve():
         return f"rclpy would be imported from {found.origin if found else 'nowhere'}, not from {own}"
+    prefix = Path(sys.prefix).resolve()
     for folder in filter(None, environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)):
-        if (Path(folder) / "librcl.so").exists() and not Path(folder).resolve().is_relative_to(
-            Path(sys.prefix).resolve()
-        ):
+        library = Path(folder).resolve() / "librcl.so"
+        if library.exists() and not library.is_relative_to(prefix):
             return f"LD_LIBRARY_PATH has another ROS: {folder}"
     if (wanted := environ.get("RMW_IMPLEMENTATION", FAST_DDS)) != FAST_DDS:
         return f"RMW_IMPLEMENTATION is {wanted!r}, and the ROS wheels have {FAST_DDS} alone"

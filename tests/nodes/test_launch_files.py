@@ -279,8 +279,9 @@ def test_every_folder_belongs_to_one_robot(name: str, least: int) -> None:
 @pytest.mark.parametrize("name", ["sim", "robot", "far", "memory"])
 def test_python_launch_files_compile(name: str) -> None:
     path = package_share("engram") / "launch" / f"{name}.launch.py"
-    compile(path.read_text(), str(path), "exec")
-    assert f'"{name}.launch.yaml"' in path.read_text()
+    for file in (path, path.with_name("beside.py")):
+        compile(file.read_text(), str(file), "exec")
+    assert path.with_suffix(".yaml").is_file()
 
 
 def ros_prefix(tmp_path: Path) -> Path:
@@ -300,22 +301,32 @@ def ros_prefix(tmp_path: Path) -> Path:
 
 
 @pytest.mark.skipif(not ROS_LAUNCH, reason="ROS's own launch is not importable here (it is in no package registry)")
-@pytest.mark.parametrize(("suffix", "learner_of"), [("py", "none"), ("yaml", "none"), ("yaml", "r2")])
-def test_ros_launch_starts_the_same_processes(tmp_path: Path, suffix: str, learner_of: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        ("sim.launch.py", {"seed": "3", "learner_of": "none"}),
+        ("sim.launch.yaml", {"seed": "3", "learner_of": "none"}),
+        ("sim.launch.yaml", {"seed": "3", "learner_of": "r2"}),
+        ("robot.launch.py", {"robot": "my.file:ARM"}),
+        ("far.launch.py", {"body": "robot"}),
+        ("memory.launch.py", {"camera": "head", "depth_topic": "/d435/depth", "map": "house-3"}),
+    ],
+)
+def test_ros_launch_starts_the_same_processes(tmp_path: Path, file: str, values: dict[str, str]) -> None:
     prefix = ros_prefix(tmp_path)
-    own = {"seed": "3", "use_respawn": "false", "viewer": "false", "learner_of": learner_of}
+    own = {"use_respawn": "false", "viewer": "false", **values}
     words = ["namespace:=r1", *(f"{name}:={value}" for name, value in own.items())]
     prefixes = os.pathsep.join([str(prefix), os.environ.get("AMENT_PREFIX_PATH", "")]).strip(os.pathsep)
     environment = {**os.environ, "AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log")}
-    file = prefix / f"share/engram/launch/sim.launch.{suffix}"
-    command = [sys.executable, "-c", RUN, str(file), *words]
+    command = [sys.executable, "-c", RUN, str(prefix / "share/engram/launch" / file), *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    ours = graph("sim", namespace="r1", **own)
+    ours = graph(file.partition(".")[0], namespace="r1", **own)
     assert {p.stem for p in tmp_path.glob("*.json")} == {n.executable for n in ours.nodes}
     for node in ours.nodes:
         theirs: dict[str, Any] = json.loads((tmp_path / f"{node.executable}.json").read_text())
-        assert theirs["profile"] == str(prefix / "share/engram/config/fastdds.xml")
+        profile = Path({**ours.environment, **node.environment}["FASTDDS_DEFAULT_PROFILES_FILE"]).name
+        assert theirs["profile"] == str(prefix / "share/engram/config" / profile)
         ros = theirs["argv"]
         assert [w for w in ros if w.startswith("__")] == [f"__node:={node.name}", "__ns:=/r1"]
         assert ros[ros.index("--log-level") + 1] == "info"
