@@ -1,6 +1,7 @@
 """Peers train for equal core-minutes, go on from LeRobot's last checkpoint, and are compared on the same tasks."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,14 +18,15 @@ TRAINS = """#!/bin/sh
 echo "$@" >> {out}/called
 mkdir -p {out}/act/checkpoints/{step} && ln -sfn {step} {out}/act/checkpoints/last
 mkdir -p {out}/act/checkpoints/last/pretrained_model
-exec sleep {lasts}
+exec {python} -c "import time
+while time.process_time() < {lasts}: pass"
 """
 
 
 def stand_in(folder: Path, step: int, lasts: int) -> None:
     script = folder / "bin" / "lerobot-train"
     script.parent.mkdir(exist_ok=True)
-    script.write_text(TRAINS.format(out=folder, step=step, lasts=lasts))
+    script.write_text(TRAINS.format(python=sys.executable, out=folder, step=step, lasts=lasts))
     script.chmod(0o755)
 
 
