@@ -47,7 +47,9 @@ def test_a_training_ends_with_its_minutes_and_a_longer_one_goes_on(config, tmp_p
     first, second = (tmp_path / "called").read_text().splitlines()
     assert f"--dataset.root={tmp_path / 'data'}" in first
     assert "--resume=true" in second and f"--config_path={folder / 'train_config.json'}" in second
-    assert os.readlink(tmp_path / "act" / "checkpoints" / "last") == "200"
+    checkpoints = tmp_path / "act" / "checkpoints"
+    assert os.readlink(checkpoints / "last") == "200"
+    assert not (checkpoints / "100").exists()  # gigabytes each
 
 
 def test_a_quick_run_tries_two_episodes_a_task(config, tmp_path, monkeypatch):
