@@ -33,10 +33,8 @@ TOGETHER_S, QUICK_S, ALONE_S, CONTROL_S = 30.0, 4.0, 4.0, 5.0
 GOAL_S, BRAKES_S = 2.0, 2.0
 """Length of the goal between the two attacks, and how long the arm then has to come to rest [s]."""
 CONTROLLER = "joint_trajectory_controller/joint_trajectory"
-UNCOUNTED = ("/clock", "/tf", "/tf_static", "/policy/weights")
-"""Time and tf may have several writers; slices of weights wait for their manifest, and are dropped with it."""
-COUNTED_AS = {"/policy/manifest": "weights refused"}
-"""Topics whose refusals are counted under another name."""
+UNCOUNTED = ("/clock", "/tf", "/tf_static")
+"""Time and tf may have several writers."""
 
 
 class Forwarded:
@@ -83,8 +81,7 @@ class IdleTrial:
         return [
             topic
             for topic in self.topics
-            if topic not in UNCOUNTED
-            and not any(COUNTED_AS.get(topic, topic.strip("/")) in counter for counter in self.refused)
+            if topic not in UNCOUNTED and not any(topic.strip("/") in counter for counter in self.refused)
         ]
 
 

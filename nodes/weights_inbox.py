@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engram.learning.weights.keys import keys_for
 from engram.learning.weights.receiver import WeightsReceiver
 from engram.nodes import messages, qos
+from engram.nodes.claims import subscribe_bound
 from engram.runtime.policy_runner import PolicyRunner, check_lineage
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 from engram_interfaces.msg import WeightChunk
@@ -50,8 +51,8 @@ class WeightsInbox:
             size_max=config.weights_max_mb << 20,
         )
         self._thread = node.worker("weights", lambda job: job(), capacity=64)  # manifests; slices are bounded by bytes
-        node.subscribe(PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST)
-        node.subscribe(WeightChunk, "policy/weights", self._on_chunk, qos.WEIGHTS)
+        subscribe_bound(node, PolicyManifestMsg, "policy/manifest", self._on_manifest, qos.MANIFEST, every=True)
+        subscribe_bound(node, WeightChunk, "policy/weights", self._on_chunk, qos.WEIGHTS, every=True)
         node.every(AGAIN_S, self._go_on, "weights")
 
     def _go_on(self) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import rclpy
-from rclpy.executors import SingleThreadedExecutor
 
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
@@ -21,61 +16,9 @@ from engram.runtime.parameters import BoundNodeConfig
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest
 from tests.core.gantry import GANTRY, GantryKinematics
 from tests.learning.transitions import episode
+from tests.nodes.participants import Graph
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
-
-
-class Graph:
-    """A node under test in the default context, and others in participants of their own."""
-
-    def __init__(self) -> None:
-        self.contexts: list[Any] = []
-        self.nodes: list[Any] = []
-
-    def run(self, make: Callable[[], EngramNode], *words: str) -> Any:
-        rclpy.init(args=["--ros-args", *(part for word in words for part in ("-p", word))])
-        self.node = make()
-        self.executor = SingleThreadedExecutor()
-        self.executor.add_node(self.node)
-        self.node.trigger_configure()
-        self.node.trigger_activate()
-        assert self.node.state == "active"
-        return self.node
-
-    def writer(self, name: str, kind: type, topic: str, profile: Any, namespace: str = "/") -> Any:
-        """Return a publisher of a node ``name``, once the node under test knows it."""
-        self.contexts.append(rclpy.Context())
-        rclpy.init(context=self.contexts[-1])
-        node = rclpy.create_node(name, context=self.contexts[-1], namespace=namespace)
-        self.nodes.append(node)
-        made = node.create_publisher(kind, topic, profile)
-        self.until(lambda: made.get_subscription_count() and name in self.node.get_node_names())
-        return made
-
-    def until(self, condition: Callable[[], Any], timeout_s: float = 120.0) -> None:
-        end = time.monotonic() + timeout_s
-        while not condition():
-            assert time.monotonic() < end, self.said()
-            self.executor.spin_once(timeout_sec=0.05)
-
-    def said(self) -> str:
-        return self.node.health.last_problem
-
-    def close(self) -> None:
-        self.node.close()
-        self.executor.shutdown()
-        for node in (self.node, *self.nodes):
-            node.destroy_node()
-        for context in self.contexts:
-            rclpy.try_shutdown(context=context)
-        rclpy.try_shutdown()
-
-
-@pytest.fixture
-def graph() -> Iterator[Graph]:
-    made = Graph()
-    yield made
-    made.close()
 
 
 class Recording(EngramNode):

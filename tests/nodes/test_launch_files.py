@@ -379,14 +379,15 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     assert nodes["memory_node"]["writers"] == [*told, "policy/action_chunk=policy_node"]
     safety = ["safety/stopped=safety_node", "safety/executed=safety_node"]
     memory = ["memory/context=memory_node", "verdict=memory_node"]
-    assert nodes["policy_node"]["writers"] == [*told, *safety, *memory, "experience/ack=learner_node"]
+    learner = [f"{topic}=learner_node" for topic in ("experience/ack", "policy/manifest", "policy/weights")]
+    assert nodes["policy_node"]["writers"] == [*told, *safety, *memory, *learner]
     assert nodes["learner_node"]["writers"] == ["experience=/*/policy_node"]
     assert nodes["gate_node"]["writers"] == ["policy/candidate=learner_node", "policy/manifest=learner_node"]
     assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety, "verdict=memory_node"]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]
     second = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", learner_of="r1").nodes}
-    assert second["policy_node"]["writers"][-1] == "experience/ack=/r1/learner_node"
+    assert second["policy_node"]["writers"][-3:] == [row.replace("=", "=/r1/") for row in learner]
     far = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("far").nodes}
     assert all(far[name]["writers"] == nodes[name]["writers"] for name in ("learner_node", "gate_node"))
     own = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", takeover="my_pad").nodes}

@@ -1,5 +1,8 @@
-"""Weights that arrive at a node go through its worker, also those that the disk has refused at first."""
+"""Weights that arrive at a node: from its learner alone, and tried again where the disk refuses them."""
 
+from __future__ import annotations
+
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,52 +10,69 @@ import pytest
 from safetensors.numpy import save
 
 from engram.learning.weights.manifest import make_manifest
-from engram.nodes import messages
+from engram.nodes import messages, qos
+from engram.nodes.base import EngramNode
 from engram.nodes.weights_inbox import WeightsInbox
-from engram.runtime.health import Health
+from engram.runtime.parameters.policy import PolicyNodeConfig
+from engram_interfaces.msg import PolicyManifest, WeightChunk
+from tests.nodes.participants import Graph
 from tests.ros.policies import LINEAGE, OneWeight
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.timeout(600)]
+LEARNER = "writers:=[policy/manifest=learner_node, policy/weights=learner_node]"
 
 
-class Node:
-    """A node whose worker works at once, and whose timers are called by the test."""
+class Receiving(EngramNode):
+    """Takes weights as policy_node does."""
 
-    def __init__(self):
-        self.health, self.errors, self.timers = Health(), [], []
-        self.config = SimpleNamespace(trusted_key="", robot_id="r", accept="any", episodes="status", weights_max_mb=1)
+    config_class = PolicyNodeConfig
+    folder: Path
 
-    def worker(self, name, handle, capacity):
-        def put(job, *, keep=False):
-            try:
-                handle(job)
-            except OSError as error:
-                self.errors.append(error)
-
-        return SimpleNamespace(put=put, put_once=put)
-
-    def subscribe(self, *_):
-        """Take no messages but those of the test."""
-
-    def every(self, period_s, callback, name):
-        self.timers.append(callback)
+    def start(self) -> None:
+        self.offered: list[str] = []
+        runner = SimpleNamespace(policy=OneWeight(), offer_weights=lambda _, version, __: self.offered.append(version))
+        self.inbox = WeightsInbox(self, self.folder, runner)
 
 
-def test_weights_that_the_disk_refused_are_tried_again_while_nothing_more_arrives(tmp_path, monkeypatch):
-    node, offered = Node(), []
-    runner = SimpleNamespace(policy=OneWeight(), offer_weights=lambda *what: offered.append(what))
-    inbox = WeightsInbox(node, tmp_path, runner)
-    data = save({"count": np.ones(4, np.float32)})
-    manifest = make_manifest(data, "v1", parent="v0", stage="approved", lineage=LINEAGE)
+class Learner:
+    """Announces weights in the name of a node ``name``."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.manifests = graph.writer(name, PolicyManifest, "policy/manifest", qos.MANIFEST)
+        self.node = graph.nodes[-1]
+        self.chunks = self.node.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
+        graph.until(self.chunks.get_subscription_count)
+
+    def announce(self, version: str, value: float) -> None:
+        data = save({"count": np.full(4, value, np.float32)})
+        manifest = make_manifest(data, version, parent="v0", stage="approved", lineage=LINEAGE)
+        self.manifests.publish(messages.manifest_to_msg(manifest, 1, 64, b""))
+        for msg in messages.weight_chunks_to_msgs(version, data, 64):
+            self.chunks.publish(msg)
+
+
+def test_weights_come_from_the_learner_alone(graph: Graph, tmp_path: Path) -> None:
+    Receiving.folder = tmp_path
+    node = graph.run(lambda: Receiving("policy_node"), "accept:=any", LEARNER)
+    Learner(graph, "stranger").announce("foreign", 3.0)
+    learner = Learner(graph, "learner_node")
+    learner.announce("v1", 1.0)
+    graph.until(lambda: node.offered)
+    refused = [f"refused from other writers: policy/{topic}" for topic in ("manifest", "weights")]
+    graph.until(lambda: all(node.health.counts[name] for name in refused))
+    assert node.offered == ["v1"]
+
+
+def test_weights_that_the_disk_refused_are_tried_again_while_nothing_more_arrives(
+    graph: Graph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Receiving.folder = tmp_path
+    node = graph.run(lambda: Receiving("policy_node"), "accept:=any", LEARNER)
     with monkeypatch.context() as disk:
-        disk.setattr(type(tmp_path), "write_bytes", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
-        inbox._on_manifest(messages.manifest_to_msg(manifest, 1, 64, b""))
-        for msg in messages.weight_chunks_to_msgs("v1", data, 64):
-            inbox._on_chunk(msg)
-        for again in node.timers:
-            again()
-        assert [str(error) for error in node.errors] == ["no space left"] * 2 and not offered
-    for _ in range(2):
-        for again in node.timers:
-            again()
-    assert [version for _, version, _ in offered] == ["v1"] and len(node.errors) == 2
+        disk.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError("no space left")))
+        Learner(graph, "learner_node").announce("v1", 1.0)
+        graph.until(lambda: "no space left" in graph.said())
+        assert not node.offered
+    graph.until(lambda: node.offered == ["v1"])
