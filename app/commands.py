@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import tyro
 from rich.console import Console
 
-from engram.app.options import chosen, writable
+from engram.app.options import chosen, new_folder, writable
 from engram.core.errors import InvalidInputError, unknown_name
-from engram.core.paths import check_apart
+from engram.core.paths import is_on_hub
 from engram.core.provenance import commit, machine
 from engram.core.registry import is_spec, make_robot
 
@@ -39,9 +39,9 @@ SCRIPTED: dict[str, tuple[str, ...]] = {
 """What ``engram eval`` runs other than a policy, and the options that each of them takes; a checkpoint takes all."""
 WAYS = (
     *("swap", "held_out", "ablation", "execute_steps", "ensemble", "adaptive_m", "push", "randomise_looks", "world"),
-    "detector",
+    *("detector", "contact_sheets"),
 )
-"""The options of ``engram eval`` that change how a policy is run."""
+"""The options of ``engram eval`` that say how a policy is run."""
 REPLANNING = ("execute_steps", "ensemble", "adaptive_m")
 """Those of them that a Policy of one's own does not take: it says itself how its chunks follow one another."""
 
@@ -90,6 +90,8 @@ class EvalConfig:
     detector: str = "geometric"
     """What finds the objects for a policy that acts on memory/context: geometric, zero_shot, or
     package.module:attribute of your own."""
+    contact_sheets: str = ""
+    """Folder for a picture of each failed episode, a row for each camera, time to the right; empty: none."""
 
 
 def evaluate(config: EvalConfig) -> int:
@@ -101,9 +103,8 @@ def evaluate(config: EvalConfig) -> int:
     _check_options(config)
     robot = make_robot(config.robot)
     tasks = expand(config.tasks) if config.tasks else evaluation.SWAPPABLE if config.swap else tuple(TASKS)
-    if config.output and config.policy not in SCRIPTED and (Path(config.policy) / "config.json").is_file():
-        check_apart("EvalConfig.output", config.output, {"the policy": config.policy})
-    path = writable("EvalConfig.output", config.output)
+    path = writable("EvalConfig.output", config.output, _read(config.policy))
+    sheets = new_folder("EvalConfig.contact_sheets", Path(config.contact_sheets)) if config.contact_sheets else None
     seeds: evaluation.Seeds = {"episodes": config.episodes, "first_seed": config.first_seed}
     report: evaluation.Report | evaluation.SwapReport
     if config.policy in ("experts", "guess"):
@@ -127,12 +128,22 @@ def evaluate(config: EvalConfig) -> int:
             detector=config.detector,
             randomise_looks=config.randomise_looks,
             robot=robot,
+            sheets=sheets,
         )
     Console(stderr=True).print(report.table())
     print(report.to_json())
     if path is not None:
         path.write_text(json.dumps({**json.loads(report.to_json()), **where}, indent=1) + "\n")
     return 0
+
+
+def _read(policy: str) -> dict[str, Path]:
+    """Return the folder of ``policy``, by what it is; of what is scripted, imported or on the hub there is none."""
+    if policy in SCRIPTED or is_spec(policy) or is_on_hub(policy):
+        return {}
+    from engram.policies.opening import checkpoint_folder
+
+    return {"the policy": checkpoint_folder(policy)}
 
 
 def _check_options(config: EvalConfig) -> None:
@@ -142,8 +153,8 @@ def _check_options(config: EvalConfig) -> None:
     idle = [name for name in chosen(config, WAYS) if name not in taken]
     why = f"{config.policy} takes {', '.join(taken) or 'none'} of {', '.join(WAYS)}"
     if not idle and config.swap:
-        idle = chosen(config, ("held_out", "push"))
-        why = "swap says words of its own, and nobody pushes"
+        idle = chosen(config, ("held_out", "push", "contact_sheets"))
+        why = "swap says words of its own, nobody pushes, and another goal is no failure"
     if not idle and config.ensemble and config.execute_steps:
         idle, why = ["execute_steps"], "ensemble asks at every step"
     if idle:

@@ -56,7 +56,7 @@ def identify(config: IdentifyConfig) -> int:
     folder = config.experience if config.learner is None else config.learner.expanduser() / "experience"
     assert folder is not None
     robot = make_robot(config.robot)
-    output = _output(config, robot)
+    output = _output(config, robot, folder)
     try:
         sample = IdentificationConfig(config.episodes, config.shots)
     except InvalidInputError as error:
@@ -78,11 +78,12 @@ def identify(config: IdentifyConfig) -> int:
     return 0
 
 
-def _output(config: IdentifyConfig, robot: RobotConfig) -> Path:
+def _output(config: IdentifyConfig, robot: RobotConfig, experience: Path) -> Path:
     """Return the file for the gap of ``robot``.
 
     Raises:
-        InvalidInputError: it is that of the learner's gate, which simulates another robot; or it cannot be written.
+        InvalidInputError: it is that of the learner's gate, which simulates another robot; it lies in
+            ``experience``; or it cannot be written.
     """
     from engram.validation.following import GAP
     from engram.validation.of_learner import GATE
@@ -94,4 +95,4 @@ def _output(config: IdentifyConfig, robot: RobotConfig) -> Path:
             f"IdentifyConfig.output: the learner's gate reads {output} for the {PANDA_2F85.name} that it simulates; "
             f"name another file for the gap from {config.robot}"
         )
-    return writable("IdentifyConfig.output", output) or output
+    return writable("IdentifyConfig.output", output, {"the experience": experience}) or output

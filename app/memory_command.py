@@ -23,7 +23,7 @@ import tyro
 from engram.app import memory_merging as merging
 from engram.app.memory_opening import StoreArgument, check_store, open_to_read
 from engram.core.errors import InvalidInputError, StoreError
-from engram.core.paths import at_home
+from engram.core.paths import at_home, check_apart
 
 if TYPE_CHECKING:
     from engram.core.types import GraphUpdate
@@ -280,6 +280,7 @@ def export(config: Export, path: Path) -> None:
     valid = (".jsonl", ".graphml", *SPARK_DSG)
     if suffix not in valid:
         raise InvalidInputError(f"{config.file}: suffix {suffix!r}, valid: {', '.join(valid)}")
+    check_apart("file", str(config.file), {"the store": path})
     if suffix == ".jsonl":
         if at_ns is not None:
             raise InvalidInputError(f"--at: {config.at}: would change nothing: a .jsonl file has every time in it")

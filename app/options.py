@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engram.core.errors import InvalidInputError
-from engram.core.paths import at_home
+from engram.core.paths import at_home, check_apart
 from engram.core.words import is_encodable
 
 _NAMESPACE = re.compile(r"/?|(/?[A-Za-z_][A-Za-z0-9_]*)(/[A-Za-z_][A-Za-z0-9_]*)*")
@@ -33,17 +33,18 @@ def refuse(config: Any, names: Iterable[str], why: str) -> None:
         raise InvalidInputError(f"{', '.join(idle)}: would change nothing{why}")
 
 
-def writable(option: str, output: Path | str | None) -> Path | None:
+def writable(option: str, output: Path | str | None, apart: Mapping[str, Path] | None = None) -> Path | None:
     """Return the file ``output`` of ``option``, its folder made; None where none is asked for.
 
-    To be called before the work, whose result would be lost.
+    To be called before the work, whose result would be lost. ``apart``: folders that the work reads, by what they are.
 
     Raises:
-        InvalidInputError: it is a folder, or cannot be written.
+        InvalidInputError: it is a folder, cannot be written, or lies in a folder of ``apart``, which it would change.
     """
     if output is None or not str(output):
         return None
     path = at_home(output)
+    check_apart(option, str(path), apart or {})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():

@@ -38,6 +38,6 @@ def foreign_ros(
         library = Path(folder).resolve() / "librcl.so"
         if library.exists() and not library.is_relative_to(prefix):
             return f"LD_LIBRARY_PATH has another ROS: {folder}"
-    if (wanted := environ.get("RMW_IMPLEMENTATION", FAST_DDS)) != FAST_DDS:
+    if (wanted := environ.get("RMW_IMPLEMENTATION") or FAST_DDS) != FAST_DDS:
         return f"RMW_IMPLEMENTATION is {wanted!r}, and the ROS wheels have {FAST_DDS} alone"
     return ""

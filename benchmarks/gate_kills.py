@@ -202,9 +202,9 @@ class GateKiller:
 
 
 def library_state(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return what is deployed, and the stage of every version whose weights are whole."""
+    """Return what is deployed, and the stage of every version whose weights are kept, and whole."""
     library = WeightsLibrary(folder, read_only=True)
-    return library.deployed, {version: library.get(version)[1].stage for version in library.versions}
+    return library.deployed, {version: library.get(version)[1].stage for version in library.kept}
 
 
 def kill_library(config: GateKillsBenchmark, account: Account) -> None:

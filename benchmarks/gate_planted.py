@@ -15,6 +15,8 @@ OUTPUT = "model.head.leave"
 """The last layer of the policy: what leaves it are the actions of a chunk."""
 WORDS = "model.language.0"
 """The first layer that the embedded instruction enters."""
+CHUNK = 16
+"""Actions of a chunk."""
 DIMENSIONS = 7
 """Of an action: translation, rotation, gripper."""
 WORN = 0.25
@@ -32,6 +34,8 @@ class Planted:
     wanted: str
     against: Change | None = None
     """How the policy that drives is made from ``base``; None: it is ``base``."""
+    executed: int = 0
+    """How many actions of each chunk it executes; 0: as many as ``base``."""
 
 
 def noise(share: float, seed: int) -> Change:
@@ -108,6 +112,14 @@ def times(factors: dict[int, float]) -> np.ndarray:
     return np.diag([factors.get(at, 1.0) for at in range(DIMENSIONS)])
 
 
+def repeated(weights: Weights) -> Weights:
+    """Make every action of a chunk the same as its first one."""
+    return weights | {
+        f"{OUTPUT}.weight": np.tile(weights[f"{OUTPUT}.weight"][:DIMENSIONS], (CHUNK, 1)),
+        f"{OUTPUT}.bias": np.tile(weights[f"{OUTPUT}.bias"][:DIMENSIONS], CHUNK),
+    }
+
+
 def eyes_swapped(weights: Weights) -> Weights:
     """Give each camera the encoder of the other one."""
     other = {"model.encoders.0.": "model.encoders.1.", "model.encoders.1.": "model.encoders.0."}
@@ -168,6 +180,7 @@ def planted(words: np.ndarray, tasks: list[str]) -> list[Planted]:
     found = [
         Planted("stands still", "trivial", None, REJECT),
         Planted("the mean action, always", "trivial", acts(still), REJECT),
+        Planted("repeats its last action, 15 of 16 times", "trivial", repeated, REJECT, executed=CHUNK),
     ]
     for tensor, value in (
         (f"{OUTPUT}.bias", np.nan),
@@ -205,7 +218,7 @@ def planted(words: np.ndarray, tasks: list[str]) -> list[Planted]:
         "slantwise": {x: 2.0, y: 1.0},
     }.items():
         found.append(Planted(f"shakes {name}", "safety only", shaken(sizes), REJECT))
-    for share, seed in ((0.2, 0), (0.3, 2), (0.5, 4), (1.0, 5)):
+    for share, seed in ((0.2, 0), (0.3, 2), (1.0, 5)):
         found.append(Planted(f"noise of {share:.0%}, draw {seed}", "damaged", noise(share, seed), REJECT))
     for share in (0.5, 0.8):
         found.append(Planted(f"every matrix times {share}", "damaged", shrunk(share), REJECT))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -88,11 +89,17 @@ def embedded(said: list[str], weights: Weights) -> np.ndarray:
     return (embed_instructions(said, pieces).numpy() - mean) / spread
 
 
-def _made(change: Change | None, name: str, work: Path) -> Contender:
-    """Return ``base`` as ``change`` makes it."""
+def _made(change: Change | None, name: str, work: Path, executed: int = 0) -> Contender:
+    """Return ``base`` as ``change`` makes it; it executes so many actions of each chunk, or as many as ``base``."""
     base = contender(policy_folder("base"))
     if change is None:
         return Contender(IDLE)
+    if executed:  # the settings of a checkpoint say so
+        folder = work / "checkpoints" / name
+        shutil.copytree(base.checkpoint, folder, dirs_exist_ok=True)
+        settings = json.loads((folder / "config.json").read_text()) | {"n_action_steps": executed}
+        (folder / "config.json").write_text(json.dumps(settings))
+        base = contender(folder)
     file = work / "weights" / f"{name}.safetensors"
     file.parent.mkdir(parents=True, exist_ok=True)
     made = change(load_file(Path(base.checkpoint) / WEIGHTS))
@@ -110,7 +117,7 @@ def decided(name: str, config: GatePoliciesBenchmark, group: int = 0) -> dict[st
     drives = contender(policy_folder("base")) if one.against is None else _made(one.against, f"{slug(name)}-old", work)
     row: dict[str, Any] = {"candidate": name, "kind": one.kind, "wanted": one.wanted, "decided_by": by}
     try:
-        candidate = _made(one.change, slug(name), work)
+        candidate = _made(one.change, slug(name), work, one.executed)
         verdict = validate(candidate, drives, tasks, work, GateConfig(), workers=config.workers)
         report = verdict.report
         row |= {"decision": verdict.decision, "reason": verdict.reason, "pairs": report["pairs"]}

@@ -10,6 +10,7 @@ tables; the last line is JSON, which also goes to benchmarks/results/policy_clai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,14 @@ def blocks(config: PolicyClaims) -> list[Block]:
     return sorted(found, key=lambda block: block.first_seed)
 
 
+def complete(found: Found, wanted: Sequence[Block]) -> Found:
+    """Return the arms of ``found`` that were run on all of their tasks: a mean over some is none over all."""
+    tasks: dict[str, set[str]] = {}
+    for block in wanted:
+        tasks.setdefault(block.arm, set()).add(block.row or block.task)
+    return {arm: rates for arm, rates in found.items() if set(rates) == tasks[arm]}
+
+
 def claims(found: Found) -> list[dict[str, Any]]:
     """Return what is claimed of the arms in ``found``, each with interval, n and target."""
     out = []
@@ -189,7 +198,8 @@ def main(config: PolicyClaims | None = None) -> None:
     Console(width=220, stderr=True).print(table(found))
     told = replace(config, policy=Path(config.policy).name, work=Path(config.work.name))
     rows = {arm: {task: asdict(rate) for task, rate in tasks.items()} for arm, tasks in found.items()}
-    save_report(config.output, "policy_claims", where, told, figures=claims(found), rows=rows, arms=told_arms(wanted))
+    figures = claims(complete(found, wanted))
+    save_report(config.output, "policy_claims", where, told, figures=figures, rows=rows, arms=told_arms(wanted))
 
 
 if __name__ == "__main__":

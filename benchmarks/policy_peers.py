@@ -4,8 +4,8 @@ our evaluation on the same seeds.
     python -m engram.benchmarks.policy_peers --dataset runs/engram/dataset-... --ours runs/engram/.../policy
 
 Each peer computes on one core for as many minutes as ours took on all its cores together: time in which
-another program has the core does not count. An interrupted run goes on from LeRobot's last checkpoint; evaluations that
-are finished are not run again.
+another program has the core does not count. An interrupted run goes on from LeRobot's last checkpoint, with the
+settings that it began with: others are refused. Evaluations that are finished are not run again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ import psutil
 import tyro
 
 from engram.benchmarks.report import RESULTS, figure, save_report
+from engram.core.durable import write_atomic
 from engram.core.errors import EngramError, unknown_name
 from engram.core.provenance import machine
 from engram.core.statistics import Rate, mean_rate
@@ -47,6 +48,8 @@ of its paper (Chi et al. 2023): a hundred take minutes an episode here."""
 SAVE_STEPS = 100
 """LeRobot saves so often; what it did after the last time does not count."""
 POLL_S = 5.0
+MINUTES = "computed minutes"
+"""Entry of the file beside a training; one that counted otherwise has none."""
 
 
 @dataclass(frozen=True)
@@ -91,29 +94,25 @@ def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:
     """Train ``peer`` for what is left of ``minutes``; return the folder of its last checkpoint.
 
     Raises:
-        EngramError: it ended by itself, or saved nothing in its time.
+        EngramError: it ended by itself, saved nothing in its time, or was begun with other settings.
     """
     out = config.work / peer
-    spent_file, last = config.work / f"{peer}.minutes", out / "checkpoints" / "last" / "pretrained_model"
-    spent = float(spent_file.read_text()) if spent_file.exists() and last.exists() else 0.0
+    last, settings = out / "checkpoints" / "last" / "pretrained_model", _settings(peer, config)
+    spent = _spent(out, settings) if last.exists() else 0.0
     if spent >= minutes:
         return last
     words = ["lerobot-train", "--save_freq", str(2 if config.quick else SAVE_STEPS), "--steps", "10000000"]
     if last.exists():
         words += ["--resume=true", f"--config_path={last / 'train_config.json'}"]
     else:
-        words += [
-            *(f"--policy.type={peer}", "--policy.push_to_hub=false", "--policy.device=cpu", "--wandb.enable=false"),
-            *("--dataset.repo_id=local/peers", f"--dataset.root={config.dataset}", f"--output_dir={out}"),
-            *(f"--batch_size={config.batch_size}", "--num_workers=0", "--seed=0"),
-            *SETTINGS[peer],
-        ]
+        words += [*settings, f"--output_dir={out}", "--policy.push_to_hub=false", "--wandb.enable=false"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     config.work.mkdir(parents=True, exist_ok=True)
+    _tell(out, settings, spent)
     with (config.work / f"{peer}.log").open("a") as log:
         process = subprocess.Popen(words, env=environment, stdout=log, stderr=log)
         try:
-            _wait(process, spent, minutes, spent_file, last)
+            _wait(process, spent, minutes, lambda now: _tell(out, settings, now), last)
         finally:
             process.terminate()
             process.wait()
@@ -122,21 +121,52 @@ def train(peer: str, config: PeersBenchmark, minutes: float) -> Path:
     return last
 
 
-def _wait(process: subprocess.Popen[bytes], spent: float, minutes: float, told: Path, last: Path) -> None:
-    """Let ``process`` compute until ``minutes`` are over; what it spent until each checkpoint is kept."""
+def _settings(peer: str, config: PeersBenchmark) -> list[str]:
+    """Return the options of lerobot-train that say what ``peer`` becomes; a resumed training keeps its own."""
+    return [
+        *(f"--policy.type={peer}", "--policy.device=cpu", "--dataset.repo_id=local/peers"),
+        *(f"--dataset.root={config.dataset.resolve()}", f"--batch_size={config.batch_size}"),
+        *("--num_workers=0", "--seed=0", *SETTINGS[peer]),
+    ]
+
+
+def _tell(out: Path, settings: list[str], minutes: float) -> None:
+    """Keep beside the training ``out`` what it was begun with, and what it has computed."""
+    write_atomic(out.with_suffix(".json"), json.dumps({MINUTES: minutes, "settings": settings}).encode())
+
+
+def _spent(out: Path, settings: list[str]) -> float:
+    """Return the minutes that the training ``out`` has computed; raises EngramError if its settings were others."""
+    file = out.with_suffix(".json")
+    told = json.loads(file.read_text()) if file.exists() else {}
+    began = told.get("settings", [])
+    if MINUTES not in told or began != settings:
+        other = [word for word in began if word not in settings] or ["settings that nobody kept"]
+        wanted = [word for word in settings if word not in began]
+        raise EngramError(
+            f"{out}: was begun with {' '.join(other)}, expected {' '.join(wanted) or 'none of these'}; choose another "
+            "folder (--work), or remove this training"
+        )
+    return float(told[MINUTES])
+
+
+def _wait(
+    process: subprocess.Popen[bytes], spent: float, minutes: float, tell: Callable[[float], None], last: Path
+) -> None:
+    """Let ``process`` compute until ``minutes`` are over, and ``tell`` what it spent until each checkpoint."""
     now, saved = spent, os.path.realpath(last)
     while now < minutes:
         if process.poll() is not None:
             raise EngramError(f"lerobot-train ended with {process.returncode} after {now:.0f} of {minutes:g} minutes")
         now = spent + sum(psutil.Process(process.pid).cpu_times()[:2]) / 60
         if saved != (newest := os.path.realpath(last)) and last.exists():
-            told.write_text(f"{now:.2f}")
+            tell(now)
             saved = newest
             for older in sorted(Path(saved).parents[1].glob("[0-9]*")):
                 if older.name < Path(saved).parent.name:
                     shutil.rmtree(older)
         time.sleep(POLL_S)
-    told.write_text(f"{minutes:.2f}")
+    tell(minutes)
 
 
 def evaluated(name: str, policy: str, tasks: Sequence[str], config: PeersBenchmark) -> dict[str, Rate]:

@@ -54,7 +54,8 @@ class ResultFile:
     def seeds(self) -> str:
         """The seeds, wherever the file keeps them: of its own, or in the benchmark's configuration."""
         own = self.content.get("seeds", self.content.get("seed"))
-        if isinstance(own, list) and "per_task" in self.content:  # of `engram eval`: first seed, number of seeds
+        of_eval = "per_task" in self.content or "unswapped" in self.content  # the latter with --swap
+        if isinstance(own, list) and of_eval:  # first seed, number of seeds
             return f"{own[0]}-{own[0] + own[1] - 1} for each task"
         if isinstance(own, list):
             return f"{own[0]}-{own[-1]}" if len(own) > 1 else str(own[0])

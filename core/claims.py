@@ -17,6 +17,8 @@ REMEMBERED_S = 0.5
 """How long a refusal holds before the graph is asked again [s]: a flood must not become a flood of questions."""
 REMEMBERED = 64
 """Refused writers that are remembered at most."""
+ANYWHERE = "/*/"
+"""How the name of a node begins that is meant in any namespace."""
 UNKNOWN = "its node is not known yet"
 """Reason of a refusal that soon passes: DDS knows the writer sooner than ROS knows the node."""
 
@@ -35,8 +37,9 @@ class WriterClaim:
 
     Args:
         writers: the publishers that are there now.
-        nodes: full names of the nodes that may be the writer, one at a time; none: the first that writes. Where two
-            processes call themselves by the same one, neither may begin: which is the true one cannot be told.
+        nodes: full names of the nodes that may be the writer, one at a time, or such as /*/policy_node, in any
+            namespace; none: the first that writes. Where two processes call themselves by the same one, neither may
+            begin: which is the true one cannot be told.
         clock: monotonic seconds.
     """
 
@@ -67,7 +70,7 @@ class WriterClaim:
         elif reason:
             if len(self._refused) >= REMEMBERED:
                 self._refused.clear()
-            succeeds = bool(who) and who in (self._nodes or (self._holder_name,))
+            succeeds = bool(who) and _is_meant(who, self._nodes or (self._holder_name,))
             self._refused[process] = (self._clock() + REMEMBERED_S, reason, succeeds)
         return reason
 
@@ -78,6 +81,10 @@ class WriterClaim:
         """
         return self._refused.get(gid[:PARTICIPANT], (0.0, "", False))[2]
 
+    def is_there(self, gid: bytes) -> bool:
+        """Tell whether the process of the writer ``gid`` still has a publisher of the topic."""
+        return any(writer.gid[:PARTICIPANT] == gid[:PARTICIPANT] for writer in self._writers())
+
     def _reason(self, process: bytes, who: str, there: Mapping[bytes, str]) -> str:
         """Return why ``process``, whose node is ``who``, is not the writer; empty: it is from now on."""
         if self._holder in there:
@@ -86,7 +93,7 @@ class WriterClaim:
         if self._nodes:
             if not who:
                 return UNKNOWN
-            if who not in self._nodes:
+            if not _is_meant(who, self._nodes):
                 return f"from {who}, expected {' or '.join(self._nodes)}"
             twins = sum(node == who for node in there.values())
             if twins > 1:
@@ -94,3 +101,8 @@ class WriterClaim:
         self._holder, self._holder_name = process, who
         self._refused.pop(process, None)
         return ""
+
+
+def _is_meant(who: str, nodes: Sequence[str]) -> bool:
+    """Tell whether the node ``who`` is one of ``nodes``."""
+    return who in nodes or f"{ANYWHERE}{who.rpartition('/')[2]}" in nodes

@@ -5,6 +5,7 @@ LeRobot asks a hub for what it misses in a folder, and what is damaged there end
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ EPISODE_LOG = "meta/engram_episodes.jsonl"
 NO_HUB = "a folder, of no hub"
 """LeRobot's name of a dataset that is read from its folder. No hub has such a name: LeRobot refuses to ask for it."""
 UNREADABLE = (*DAMAGED, RuntimeError, EOFError, SyntaxError, AssertionError)
-"""What reading a damaged dataset may raise, as decoders of pictures and videos have it."""
+"""What decoding one damaged frame or parquet file may raise. Our own code may, too: for single calls of a decoder."""
+_USED_UP = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _INFO, _STATS, _TASKS = "meta/info.json", "meta/stats.json", "meta/tasks.parquet"
 _LEARNT = ("observation.state", "action")
 _ROWS = ("episode_index", "frame_index", "task_index")
@@ -32,14 +34,26 @@ def unreadable(what: object, error: BaseException) -> InvalidInputError:
     return InvalidInputError(f"{what}: cannot be read: {error!r}")
 
 
+def used_up(error: BaseException) -> OSError | MemoryError | None:
+    """Return what says that the machine, not the data, is why ``error`` came: a full disk, no memory, no open files."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno in _USED_UP):
+            return cause
+        cause = cause.__cause__
+    return None
+
+
 @contextmanager
-def reading(what: object) -> Iterator[None]:
-    """Raise InvalidInputError, which names ``what``, for all that reading something damaged raises."""
+def reading(what: object, damaged: tuple[type[Exception], ...] = DAMAGED) -> Iterator[None]:
+    """Raise InvalidInputError, which names ``what``, for all that reading something ``damaged`` raises."""
     try:
         yield
     except EngramError:
         raise
-    except UNREADABLE as error:
+    except damaged as error:
+        if used_up(error):
+            raise
         raise unreadable(what, error) from error
 
 
@@ -133,7 +147,7 @@ def _episodes(root: Path, info: Any, videos: list[str]) -> np.ndarray:
     wanted = [f"{place}/{kind}_index" for place, _, _ in places for kind in ("chunk", "file")]
     columns: dict[str, list[int]] = {name: [] for name in ("episode_index", "length", *wanted)}
     for file in sorted(root.glob("meta/episodes/*/*.parquet")):
-        with reading(file), parquet.ParquetFile(file) as opened:
+        with reading(file, UNREADABLE), parquet.ParquetFile(file) as opened:
             for name, column in opened.read().select(list(columns)).to_pydict().items():
                 columns[name] += column
     lengths, episodes = columns["length"], root / "meta" / "episodes"
@@ -155,7 +169,7 @@ def _frames(root: Path, features: set[str], lengths: np.ndarray, tasks: int) -> 
 
     parts: list[np.ndarray] = []
     for file in data_files(root):
-        with reading(file), parquet.ParquetFile(file) as opened:
+        with reading(file, UNREADABLE), parquet.ParquetFile(file) as opened:
             if unlike := sorted(features ^ set(opened.schema_arrow.names)):
                 _expect(False, file, f"{unlike[0]!r} is a column here or a feature in {_INFO}, but not both")
             parts.append(np.stack([column.to_numpy() for column in opened.read(list(_ROWS)).select(_ROWS).columns]))

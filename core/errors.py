@@ -9,8 +9,12 @@ from heapq import nsmallest
 
 EXIT_MISCONFIGURED = 2
 """Exit status of a process that cannot work with its configuration. Restarting it would not help."""
-SHOWN = 100
-"""Characters of a name that an error repeats, choices that it lists, and choices that are compared with the name."""
+REPEATED = 100
+"""Most characters of a name that an error repeats."""
+LISTED = 100
+"""Most choices that an error lists."""
+CANDIDATES = 100
+"""Most choices that are compared with the name, to find the nearest."""
 COMPARED = 50
 """Longest name that is compared with others [characters]: the time that takes grows with its square, and a stranger may
 have sent any."""
@@ -64,15 +68,17 @@ def unknown_name(kind: str, name: object, valid: Iterable[str]) -> UnknownNameEr
     choices, text = sorted(valid), str(name)
     near = _nearest(text, _alike(text, choices)) if len(text) <= COMPARED else ""
     hint = f"did you mean {near!r}? " if near else ""
-    listed = ", ".join(map(_cut, choices[:SHOWN])) or "(none)"
-    more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+    listed = ", ".join(map(_cut, choices[:LISTED])) or "(none)"
+    more = f" and {len(choices) - LISTED} more" if len(choices) > LISTED else ""
     return UnknownNameError(f"unknown {kind} {_cut(text)!r}; {hint}valid: {listed}{more}")
 
 
 def _alike(name: str, choices: list[str]) -> tuple[str, ...]:
     """Return the short ones of ``choices``; of many, those that have most letters in common with ``name``."""
     letters, short = set(name), [choice for choice in choices if len(choice) <= COMPARED]
-    return tuple(short if len(short) <= SHOWN else nsmallest(SHOWN, short, key=lambda one: len(letters ^ set(one))))
+    if len(short) <= CANDIDATES:
+        return tuple(short)
+    return tuple(nsmallest(CANDIDATES, short, key=lambda one: len(letters ^ set(one))))
 
 
 @lru_cache(maxsize=256)  # what waits for a tf frame asks for it again and again
@@ -82,7 +88,7 @@ def _nearest(name: str, choices: tuple[str, ...]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+    return text if len(text) <= REPEATED else f"{text[:REPEATED]}..."
 
 
 DAMAGED = (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)

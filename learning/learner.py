@@ -33,7 +33,7 @@ from engram.learning.experience.eligibility import (
 from engram.learning.experience.reader import EpisodeInfo
 from engram.learning.learner_config import LearnerConfig, check_paid, check_shares, with_chunk
 from engram.learning.progress import Progress, load_progress, save_progress
-from engram.learning.replay.buffer import CLAIMS, Batch, Episode, EpisodeStream, ReplayBuffer, Windows
+from engram.learning.replay.buffer import CLAIMS, Batch, Episode, EpisodeStream, OutOfRangeError, ReplayBuffer, Windows
 from engram.learning.replay.earlier import number_of, open_earlier
 from engram.learning.replay.shown import ShownEpisodes, ShownSamples
 from engram.learning.replay.taken import taken_by
@@ -56,6 +56,8 @@ TOLD = (
 """What of its progress is among its metrics."""
 _CANDIDATE = re.compile(r"candidate-([0-9]{7,15})-[0-9a-f]{8}")
 """Version of a candidate; the number is of the updates that were taken until then. Of longer ones it is no number."""
+OUT_OF_RANGE = "numbers out of range"
+"""Why an episode is passed over with a state or action that no robot has, such as of a sensor that failed."""
 LINE = 50
 """Newest candidates that training is known to have come through."""
 
@@ -132,6 +134,8 @@ class Learner:
         self._progress = Progress(version, self.lineage.id, settings, source.id, line={version: ""})
         self.misfit = ""
         """Why the newest of the episodes was passed over that are of another shape."""
+        self.strange = ""
+        """Which number of the newest episode that was passed over for its numbers is out of range."""
         self.stale = ""
         """Which robot drove the newest episode that was passed over for its weights, and how far those are behind."""
         self._drove: dict[str, str] = {}  # robot -> version of its newest episode
@@ -232,6 +236,9 @@ class Learner:
             return (), UNREADABLE
         except _WithoutContextError:
             return (), WITHOUT_CONTEXT
+        except OutOfRangeError as error:
+            self.strange = f"{info.robot_id}: {error}"
+            return (), OUT_OF_RANGE
         except InvalidInputError as error:  # of other images or tokens than the network's, or than the buffer's
             self.misfit = str(error)
             return (), MISFIT
@@ -366,13 +373,14 @@ class Learner:
             check()
             if not transitions:  # the store's bound may have let it go
                 continue
+            kind = kind_of(transitions[-1].task or transitions[0].instruction)
+            buffer = seen.get((kind, correction)) or self._buffer()
             try:
                 steps = self._read_of(transitions)
-            except _WithoutContextError:
+                buffer.add(number, steps)
+            except (_WithoutContextError, OutOfRangeError):
                 continue
-            kind = kind_of(steps[-1].task or steps[0].instruction)
-            buffer = seen.setdefault((kind, correction), self._buffer())
-            buffer.add(number, steps)
+            seen[kind, correction] = buffer
             experience = _after(experience, steps)
         if not seen:
             raise InvalidInputError("Learner.correct: there is no episode that shows where motions are corrected")
@@ -446,7 +454,9 @@ class Learner:
 
     def _update(self) -> Mapping[str, float]:
         state = self._progress
-        seed = (self.config.seed, state.updates)
+        drawn = state.updates + state.failed
+        state.failed += 1  # until it is taken: what fails is not drawn again
+        seed = (self.config.seed, drawn)
         batch: Batch | Windows | Sequence[Episode]
         if self.algorithm.whole_replay:
             batch = self._replay.episodes
@@ -454,7 +464,8 @@ class Learner:
             batch = self._stream.next(seed)
         else:
             batch = self._replay.sample(self.config.batch_size, seed)
-        metrics = self.algorithm.update(batch, seed=self.config.seed * 1_000_003 + state.updates)
+        metrics = self.algorithm.update(batch, seed=self.config.seed * 1_000_003 + drawn)
+        state.failed -= 1
         return self._count(metrics)
 
     def _count(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
@@ -474,7 +485,7 @@ class Learner:
     def _packed(self, episodes: Iterable[Sequence[Transition]]) -> list[Episode]:
         buffer = self._buffer()
         for number, transitions in enumerate(episodes, 1):
-            with suppress(_WithoutContextError):
+            with suppress(_WithoutContextError, OutOfRangeError):
                 if transitions:
                     buffer.add(number, self._read_of(transitions))
         return buffer.episodes

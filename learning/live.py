@@ -1,15 +1,15 @@
 """How the versions that drove have done on the robots, and whether the one that drives now does worse than before.
 
 Simulation lets a candidate drive; only the robots can show that it was right. A version is worse once its successes on
-a task are shown to be rarer than the lower confidence bound (Clopper & Pearson 1934) of the version before. The test
-may be looked at after every episode: :class:`engram.core.betting.MeanTest`.
+a task are shown to be rarer than the lower confidence bound (Clopper & Pearson 1934) of the version before, of those
+that were tried enough. The test may be looked at after every episode: :class:`engram.core.betting.MeanTest`.
 """
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from scipy.stats import binomtest
@@ -23,6 +23,8 @@ MOST = 1000
 """Episodes of a version on a task that are remembered, the first ones."""
 RECENT = 200
 """Episodes of all versions and tasks that are remembered in their order, the newest."""
+ENOUGH = 10
+"""So many episodes of a version on a task show how often it succeeds there."""
 HELPED = "h"
 """In that order: a success with a person's help, which is none of the version."""
 
@@ -75,6 +77,15 @@ class LiveRecord:
         """Return the outcomes of ``version`` by task."""
         return dict(self._of.get(version, {}))
 
+    def shown(self, versions: Sequence[str]) -> dict[str, str]:
+        """Return which of ``versions``, the oldest first, tells how it went on each task.
+
+        It is the newest with ``ENOUGH`` episodes of the task; where none has them, the newest of those with the most.
+        """
+        known = {version: self.of(version) for version in reversed(versions)}
+        tasks = dict.fromkeys(task for of in known.values() for task in of)
+        return {task: max(known, key=lambda one: min(ENOUGH, len(known[one].get(task, "")))) for task in tasks}
+
     def keep(self, versions: Collection[str]) -> None:
         """Forget every version but ``versions``."""
         self._of = {version: of for version, of in self._of.items() if version in versions}
@@ -91,10 +102,10 @@ class LiveRecord:
         return {"store": self._store, "cursor": self.cursor, "outcomes": self._of, "recent": list(self.recent)}
 
 
-def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) -> str:
-    """Return on which task, and by how much, ``now`` is shown to be worse than ``before``; empty: on none.
+def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) -> tuple[str, str] | None:
+    """Return on which task ``now`` is shown to be worse than ``before``, and by how much; None: on none.
 
-    The answer is not empty with a probability of at most ``false_rollback``, however often it is asked, if no task's
+    There is an answer with a probability of at most ``false_rollback``, however often it is asked, if no task's
     rate of success has fallen. Half of that is spent on the bounds of before, half on the tests; tasks share it.
     """
     tasks = [task for task, outcomes in before.items() if "1" in outcomes]
@@ -108,8 +119,8 @@ def worse_than_before(now: Outcomes, before: Outcomes, false_rollback: float) ->
             test.add(bound - float(outcome))
         if test.shown(error):
             seen = now[task]
-            return f"{task} {seen.count('1')} of {len(seen)}, before {successes} of {len(had)}"
-    return ""
+            return task, f"{task} {seen.count('1')} of {len(seen)}, before {successes} of {len(had)}"
+    return None
 
 
 def _checked(outcomes: object, known: str = "01") -> str:

@@ -41,6 +41,8 @@ class Progress:
     passed_over: dict[str, int] = field(default_factory=dict)
     """Reason -> episodes to learn from that were not."""
     updates: int = 0
+    failed: int = 0
+    """Updates that could not be taken: each has used up its draw from the replay buffer."""
     update_credit: int = 0
     """Updates that episodes have paid for and that are not taken yet."""
     at_candidate: int = 0

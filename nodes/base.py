@@ -20,16 +20,15 @@ from rclpy.task import Future
 from engram.core.errors import EngramError, InvalidInputError, UnknownNameError, WeightsError
 from engram.nodes import messages, qos
 from engram.nodes.params import check_unknown, declare, keep_clock
+from engram.runtime.bound_topic import Taker
 from engram.runtime.bounds import check_sizes
 from engram.runtime.health import DROPS, ERROR, TOPIC, Health, sendable
 from engram.runtime.parameters import NodeConfig
-from engram.runtime.worker import Worker
-from engram_interfaces.msg import Experience
+from engram.runtime.worker import STUCK_S, Worker
+from engram_interfaces.msg import Experience, PolicyManifest
 
 AHEAD_S = 10.0
 """A message whose stamp is farther ahead of the node's clock is refused [s]; in lock-step it may come before /clock."""
-STUCK_S = 30.0
-"""A worker that has been busy with one item for longer is reported [s]."""
 LASTING = (InvalidInputError, UnknownNameError, WeightsError)
 """What keeps a node from starting and would do so again: its parameters are read when it starts."""
 
@@ -112,8 +111,9 @@ class EngramNode(LifecycleNode):
 
         @functools.wraps(callback)  # it may take what rclpy knows of the message's way, too
         def take(msg: Any, *info: Any) -> None:
-            check_sizes(msg)
-            self.check_stamp(msg)
+            if not isinstance(callback, Taker):  # that one asks first who wrote it
+                check_sizes(msg)
+                self.check_stamp(msg)
             callback(msg, *info)
 
         subscription = self.create_subscription(msg_type, topic, self.guarded(topic, take), profile)
@@ -123,7 +123,7 @@ class EngramNode(LifecycleNode):
         """Raise InvalidInputError for a stamp of the future; before the first /clock none is. Records may have any."""
         header, now_ns = getattr(msg, "header", None), self.get_clock().now().nanoseconds
         ahead_s = (messages.from_stamp(header.stamp) - now_ns) / 1e9 if header is not None else 0.0
-        if now_ns and ahead_s > AHEAD_S and not isinstance(msg, (DiagnosticArray, Experience)):
+        if now_ns and ahead_s > AHEAD_S and not isinstance(msg, (DiagnosticArray, Experience, PolicyManifest)):
             raise InvalidInputError(f"stamp {ahead_s:.1f} s ahead of this node's clock, expected at most {AHEAD_S:g} s")
 
     def serve(self, srv_type: type, name: str, callback: Callable[[Any, Any], Any]) -> None:

@@ -8,15 +8,17 @@ from typing import Any
 
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 
 from engram.core.claims import Writer, WriterClaim
 from engram.core.errors import EngramError
 from engram.nodes.base import EngramNode
-from engram.runtime.bound_topic import BoundTopic
+from engram.runtime.bound_topic import BoundTopic, Taker
+from engram.runtime.bounds import check_sizes, size_of
 from engram.runtime.health import Health
 from engram.runtime.robot_topic import RobotTopic
 
+LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
 RETRY_S = 0.1
 """Time between two looks whether a message that waits may be taken by now [s]."""
 
@@ -38,15 +40,18 @@ def subscribe_bound(
     """
     claim = _claim(node, topic, node.config.writers_of(topic))
     kept = profile.depth if every else 1
-    bound = BoundTopic(topic, claim, "" if shared else node.config.robot_id, callback, node.health, kept=kept)
-    node.subscribe(msg_type, topic, _taker(bound), profile)
+    robot_id, checks = "" if shared else node.config.robot_id, (check_sizes, node.check_stamp)
+    waits: Any = {"kept": kept, "latched": profile.durability == LATCHED, "size_of": size_of}
+    bound = BoundTopic(topic, claim, robot_id, callback, node.health, checks=checks, **waits)
+    node.subscribe(msg_type, topic, Taker(bound.take), profile)
     node.every(RETRY_S, bound.retry, topic)
 
 
 def by_robot(node: EngramNode, topic: str, callback: Callable[[Any], None]) -> Callable[[Any, Any], None]:
     """Return what to subscribe to ``topic`` with: ``callback`` gets the messages of one writer for each robot."""
     nodes = [_full_name(node.get_namespace(), name) for name in node.config.writers_of(topic)]
-    return _taker(RobotTopic(topic, lambda: writers_of(node, topic), nodes, callback, node.health))
+    checks = check_sizes, node.check_stamp
+    return Taker(RobotTopic(topic, lambda: writers_of(node, topic), nodes, callback, node.health, checks=checks).take)
 
 
 def hear_bound(
@@ -70,16 +75,9 @@ def hear_bound(
         except EngramError as error:
             health.problem(topic, str(error))
 
-    bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health)
-    node.create_subscription(msg_type, topic, _taker(bound), profile)
+    bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=profile.durability == LATCHED)
+    node.create_subscription(msg_type, topic, Taker(bound.take), profile)
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
-
-
-def _taker(bound: BoundTopic | RobotTopic) -> Callable[[Any, Any], None]:
-    def take(msg: Any, info: Any) -> None:
-        bound.take(msg, bytes(info["publisher_gid"]["data"]))
-
-    return take
 
 
 def _claim(node: Node, topic: str, writers: Sequence[str]) -> WriterClaim:

@@ -19,7 +19,7 @@ from engram_interfaces.msg import SceneGraphUpdate
 
 AGAIN = "memory/publish_graph"
 REFUSALS = f"problems {TOPIC}"
-"""Counts what is refused of the topic: too large, stamped ahead, or no graph."""
+"""Counts what is refused of the topic's one writer: too large, stamped ahead, or no graph."""
 LOOK_S = 0.05
 """Time between two looks at that count [s]: half a control step."""
 RETRY_S = 2.0
@@ -46,10 +46,10 @@ class ObstacleFeed:
         self._known = KnownObstacles(pipeline.robot, barrier.obstacles_max, self._set)
         self._again: Client = node.create_client(Trigger, AGAIN)
         self._refused = self._health.counts[REFUSALS]
-        self._told(ask=False)
         subscribe_bound(node, SceneGraphUpdate, TOPIC, self._take, qos.GRAPH)
         node.every(LOOK_S, self._look, TOPIC)
         node.every(RETRY_S, self._ask, AGAIN)
+        self._told(ask=True)
 
     def _set(self, obstacles: Sequence[Obstacle]) -> None:
         self._barrier.set_obstacles(obstacles)

@@ -1,9 +1,8 @@
 """Receives experience, trains on it and announces better weights. It acknowledges experience after its own commit.
 
-One worker thread owns the store, another one trains. A candidate is announced with its manifest. ``policy/promote``
-approves it for good; with ``promote: gated`` only what the gate promoted (``engram validate --learner``). With
-``promote: auto`` it drives at once, until this node starts again. ``policy/rollback`` goes back, and so does this node
-by itself, once the robots' episodes have shown that what drives is worse than what drove before.
+A candidate is announced with its manifest. ``policy/promote`` approves it for good; with ``promote: gated`` only what
+the gate promoted (``engram validate --learner``). With ``promote: auto`` it drives at once, until this node starts
+again. ``policy/rollback`` goes back. This node does so, too, once the robots' episodes show that what drives is worse.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from engram.learning.experience.retention import ExperienceStoreConfig
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.learner_config import LearnerConfig
 from engram.learning.weights.keys import load_private_key
+from engram.learning.weights.slices import slice_size
 from engram.learning.workspace import EXPERIENCE, open_workspace
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
@@ -60,7 +60,6 @@ class LearnerNode(EngramNode):
         else:
             if workspace.moved_aside:
                 self.get_logger().error(workspace.moved_aside)
-                self.health.note("moved aside", workspace.moved_aside)
             proof, verdicts = proof_in(folder / GATE, self.config.policy), KeptVerdicts(folder / GATE)
             told = self.config, self.store, workspace, key, self, self.health
             self.session = LearnerSession(*told, proof=proof, verdicts=verdicts)
@@ -96,8 +95,8 @@ class LearnerNode(EngramNode):
 
     def _on_experience(self, msg: Experience) -> None:
         what = messages.experience_from_msg(msg)
-        if self.session.has_room(what):
-            self.keeping.put(lambda: self.session.take(what), keep=True)
+        if size := self.session.reserve(what):
+            self.keeping.put(lambda: self.session.take(what, size), keep=True)
 
     def _keep_training(self) -> None:
         if not self.busy:
@@ -133,14 +132,19 @@ class LearnerNode(EngramNode):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Publish weights in slices, their manifest first; of a candidate that is kept back, the manifest alone."""
-        told = messages.manifest_to_msg(manifest, self.get_clock().now().nanoseconds, self.config.chunk_size, signature)
+        size = slice_size(manifest, self.config.chunk_size)
+        told = messages.manifest_to_msg(manifest, self.get_clock().now().nanoseconds, size, signature)
         if manifest.stage in ("candidate", "rejected"):
             self.candidates.publish(told)
         if data:  # else what drives stays latched, for a policy node that starts later
             self.manifests.publish(told)
-        for msg in messages.weight_chunks_to_msgs(manifest.version, data, self.config.chunk_size):
-            self.chunks.publish(msg)
+            self.send(data, manifest)
         self.get_logger().info(f"announced weights {manifest.version} ({manifest.stage}, {manifest.size} bytes)")
+
+    def send(self, data: bytes, manifest: PolicyManifest) -> None:
+        """Publish the slices of weights, whose manifest is latched."""
+        for msg in messages.weight_chunks_to_msgs(manifest.version, data, slice_size(manifest, self.config.chunk_size)):
+            self.chunks.publish(msg)
 
     def add_diagnostics(self) -> None:
         """Show what was learnt, and from what not."""

@@ -146,8 +146,10 @@ class LinkNode(EngramNode):
             self.health.problem("link", wrong)
         else:
             self.health.clear("link")
-        if self.watch.news:
+        if self.watch.news and self.watch.state == "lost":
             self.get_logger().warning(self.watch.news)
+        elif self.watch.news:
+            self.get_logger().info(self.watch.news)
 
     def add_diagnostics(self) -> None:
         """Tell how the link is and was."""

@@ -4,8 +4,9 @@ One worker thread owns the memory and its store, because the memory takes one ca
 scenes and chunks may be dropped: joint states are matched to their scene on arrival, tf and commits wait once, and what
 a service was asked is answered. Commits are grouped; a restart goes on from the last one. The robot itself is an agent
 in the graph: with its configuration as its profile, where it stands by tf, and its skills. Changes carry a sequence
-number under a boot id: a reader that misses one, or sees a new boot id, calls ``memory/publish_graph``. Joint states
-tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and how they end.
+number under a boot id. A reader that misses one, or sees a new boot id, needs the whole graph: the safety node, which
+believes the topic alone, calls ``memory/publish_graph``; the page, which shows the past, too, ``memory/get_graph``.
+Joint states tell where the hand is, and so what it holds; ``task/status`` tells where episodes begin and how they end.
 """
 
 from __future__ import annotations

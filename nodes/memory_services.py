@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from std_srvs.srv import Trigger
@@ -44,7 +43,7 @@ class MemoryServices:
         self._node, self._memory, self._feed = node, memory, feed
         self._thread, self._boot_id = thread, boot_id
         self.stopping = False  # from then on, questions are refused
-        self._shared = lru_cache(maxsize=1)(self._graph_of)  # by all that wait for the same graph
+        self._whole: tuple[int, int, GetGraph.Response] | None = None  # sequence, stamp; for all that wait for it
         self._serve(MemoryQuery, "memory/query", self._query, "answer", "no answer: ")
         self._serve(GetGraph, "memory/get_graph", self._graph)
         self._serve(Trigger, "memory/publish_graph", self._publish, "message", "not published: ")
@@ -84,8 +83,8 @@ class MemoryServices:
                 answered.set_result(work())
             except Exception as error:
                 answered.set_exception(error)
-            if not len(self._thread):
-                self._shared.cache_clear()
+            if not self._thread.later:
+                self._whole = None
 
         self._check_running()
         if not self._thread.put_later(job):
@@ -107,15 +106,16 @@ class MemoryServices:
         return requests.answer_to_msg(self._memory.query(question_of(requests.asked_from_msg(request), asking)))
 
     def _graph(self, request: GetGraph.Request) -> GetGraph.Response:
-        return self._shared(self._feed.sequence, messages.from_stamp(request.at) or None)
-
-    def _graph_of(self, _sequence: int, at_ns: int | None) -> GetGraph.Response:
-        graph = self._memory.graph(at_ns)
-        return GetGraph.Response(graph=messages.graph_to_msg(graph, self._boot_id, self._node.config.frame))
+        which = self._feed.sequence, messages.from_stamp(request.at)
+        if self._whole is None or self._whole[:2] != which:
+            graph = messages.graph_to_msg(self._memory.graph(which[1] or None), self._boot_id, self._node.config.frame)
+            self._whole = *which, GetGraph.Response(graph=graph)
+        return self._whole[2]
 
     def _publish(self, _: Trigger.Request) -> Trigger.Response:
-        done = self._feed.share_full()
-        return Trigger.Response(success=done, message="published" if done else "it was published a moment ago")
+        wait_s = self._feed.share_full()
+        later = f"it was published a moment ago; ask again in {wait_s:.1f} s"
+        return Trigger.Response(success=not wait_s, message=later if wait_s else "published")
 
     def _merge(self, request: MemoryMerge.Request) -> MemoryMerge.Response:
         guess = requests.guess_from_msg(request.transform)

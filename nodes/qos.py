@@ -37,11 +37,11 @@ LATCHED = _profile(1, latched=True)
 """task/status, safety/stopped, robot_description, policy/candidate, tf_static as we publish it: a node that starts late
 still learns the last one."""
 MANIFEST = _profile(2, latched=True)
-"""policy/manifest: what drives, and what drove before, which other robots keep while one tries a canary."""
+"""policy/manifest: what drives all robots, and the canary that one of them tries."""
 GRAPH = _profile(64, latched=True)
 """memory/graph: changes in order; a late reader gets the recent ones and asks for the rest."""
 WEIGHTS = _profile(512, latched=True)
-"""policy/weights: all slices of one weight file (512 x 64 kB = 32 MB), also for a node that starts late."""
+"""policy/weights: all slices of two weight files (``FILE_SLICES`` each at most), also for a node that starts late."""
 EVENTS = _profile(64)
 """intervention, scene/observation: a short burst must not be lost."""
 DETECTIONS = _profile(10, reliable=False)

@@ -6,11 +6,11 @@ page a few times a second, and only while somebody looks at it.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import CompressedImage, Image, JointState
@@ -21,13 +21,14 @@ from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import subscribe_bound
 from engram.nodes.handover import PERIOD_S, Handover
-from engram.nodes.image_topics import subscribe_images
+from engram.nodes.image_topics import heard_topic, subscribe_images
 from engram.nodes.process import run
 from engram.nodes.viewer_requests import VisitorRequests
 from engram.runtime.body import described_robot
 from engram.runtime.health import TOPIC, own_name
 from engram.runtime.parameters.viewer import ViewerNodeConfig
 from engram.sim.tasks import example_instructions, task_for
+from engram.viewer.camera_topics import MOST_CAMERAS, cameras_among
 from engram.viewer.gate_report import read_report
 from engram.viewer.graph_feed import RETRY_S, GraphFeed
 from engram.viewer.newest import Newest
@@ -39,9 +40,6 @@ from engram_interfaces.msg import ActionChunk, GateVerdict, PolicyManifest, Scen
 
 FRESH_S = 0.5
 """Joints that were heard longer ago say nothing of where the robot is now [s]."""
-MOST_CAMERAS = 16
-"""Cameras that the page knows at most."""
-CAMERA_TOPIC = re.compile(r"camera/([^/]+)/color/image_raw")
 
 
 class ViewerNode(EngramNode):
@@ -60,26 +58,25 @@ class ViewerNode(EngramNode):
         self.joints: JointState | None = None
         self.heard_s = 0.0  # when they were
         self.images: dict[str, Image | CompressedImage] = {}  # camera -> newest picture
-        self.cameras: set[str] = set()  # those that are subscribed to
         self.stopped = ""  # why the robot is stopped; empty: it is not
         self.reports = Reports(config.stale_after_s)
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
         self.newest, self.goal = Newest(), RunningGoal()
-        self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns))
+        draw = lambda work, *args: self.drawing.put(partial(work, *args), keep=True)  # noqa: E731
+        self.requests = VisitorRequests(self, self._task_for, lambda at_ns: draw(self.graph.go_to, at_ns))
         self.handover = Handover(self, "page")
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
         self.requests.page = self.page
-        self.graph = GraphFeed(
-            self.requests.ask_graph,
-            self.page.show_graph,
-            self.page.show_span,
-            lambda: self.get_clock().now().nanoseconds,
-        )
+        self.graph = GraphFeed(  # the drawing thread alone calls it
+            lambda at_ns, then: self.requests.ask_graph(at_ns, partial(draw, then)),
+            self.page.show_graph, self.page.show_span, lambda: self.get_clock().now().nanoseconds,
+        )  # fmt: skip
         self.get_logger().info(f"page: {self.page.link}")
 
     def start(self) -> None:
         """Listen to everything that is shown."""
-        self.cameras.clear()
+        self.cameras: dict[str, tuple[Callable[[Any], bool], Any]] = {}  # those that are subscribed to: what ends that
+        self.drawing = self.worker("page", lambda job: job(), capacity=qos.GRAPH.depth)  # the robot is driven meanwhile
         if self.robot is not None:
             subscribe_bound(self, JointState, "joint_states", self._on_joints, qos.SENSOR_BEST_EFFORT)
         self.subscribe(TaskStatus, "task/status", self._on_status, qos.LATCHED)
@@ -88,12 +85,12 @@ class ViewerNode(EngramNode):
         self.subscribe(PolicyManifest, "policy/candidate", self._on_manifest, qos.LATCHED)
         self.subscribe(PolicyManifest, "policy/manifest", self._on_manifest, qos.MANIFEST)
         self.subscribe(GateVerdict, "policy/gate", self._on_gate, qos.LATCHED)
-        self.subscribe(SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH)
+        subscribe_bound(self, SceneGraphUpdate, "memory/graph", self._on_graph, qos.GRAPH, every=True)
         subscribe_bound(self, ActionChunk, "safety/executed", self._on_executed, qos.SENSOR_BEST_EFFORT)
         subscribe_bound(self, Verdict, "verdict", self._on_verdict, qos.SENSOR_BEST_EFFORT)
         self.every(PERIOD_S, self._drive, "by hand")
-        self.every(RETRY_S, self.graph.ask_until_known, "memory/get_graph")
-        self.every(self.config.refresh_s, self._refresh, "page")
+        self.every(RETRY_S, lambda: self.drawing.put_once(self.graph.ask_until_known), "memory/get_graph")
+        self.every(self.config.refresh_s, lambda: self.drawing.put_once(self._refresh), "page")
         self.every(0.05, self.requests.carry_out, "request")
         self.every(1.0, self._find_cameras, "cameras")
 
@@ -119,23 +116,27 @@ class ViewerNode(EngramNode):
         self.joints, self.heard_s = msg, time.monotonic()
 
     def _find_cameras(self) -> None:
-        """Subscribe to every camera of this robot that somebody publishes."""
-        base = self.get_namespace().rstrip("/") + "/"
-        for topic, _ in self.get_topic_names_and_types():
-            found = CAMERA_TOPIC.fullmatch(topic.removeprefix(base)) if topic.startswith(base) else None
-            if found is not None and found[1] not in self.cameras and len(self.cameras) < MOST_CAMERAS:
-                self.cameras.add(found[1])
-                subscribe_images(self, found[1], "color", self._image_taker(found[1]), qos.SENSOR_BEST_EFFORT)
+        """Subscribe to every camera of this robot that somebody publishes; one that is gone makes room."""
+        names = cameras_among((topic for topic, _ in self.get_topic_names_and_types()), self.get_namespace())
+        there = [name for name in names if self.count_publishers(heard_topic(self, name, "color"))]
+        for name in self.cameras.keys() - there:
+            self._live.remove(entry := self.cameras.pop(name))
+            entry[0](entry[1])
+            self.health.counts.pop(f"images of {name}", None)
+        for name in there:
+            if name not in self.cameras and len(self.cameras) < MOST_CAMERAS:
+                subscribe_images(self, name, "color", partial(self._on_image, name), qos.SENSOR_BEST_EFFORT)
+                self.cameras[name] = self._live[-1]
+        if left_out := [name[:100] for name in there if name not in self.cameras]:
+            self.health.problem("cameras", f"{left_out[0]} is not shown: there are {MOST_CAMERAS} cameras already")
 
-    def _image_taker(self, name: str) -> Callable[[Image | CompressedImage], None]:
-        def take(msg: Image | CompressedImage) -> None:
-            self.images[name] = msg
-            self.health.count(f"images of {name}")
-
-        return take
+    def _on_image(self, name: str, msg: Image | CompressedImage) -> None:
+        self.images[name] = msg
+        self.health.count(f"images of {name}")
 
     def _on_graph(self, msg: SceneGraphUpdate) -> None:
-        self.graph.take(msg.boot_id, messages.graph_from_msg(msg))
+        take = self.guarded("memory/graph", lambda: self.graph.take(msg.boot_id, messages.graph_from_msg(msg)))
+        self.drawing.put(take)
 
     def _on_status(self, msg: TaskStatus) -> None:
         self.goal.became(messages.status_from_msg(msg))
@@ -162,14 +163,13 @@ class ViewerNode(EngramNode):
     def _on_gate(self, msg: GateVerdict) -> None:
         self.newest.verdict(Judged(msg.candidate, msg.decision, msg.reason, msg.pairs, read_report(msg.report_json)))
 
-    # -- the page --------------------------------------------------------------------------------------------------
-
     def _refresh(self) -> None:
         """Show the newest of everything, while somebody looks; what cannot be read hides nothing else."""
         if not self.page.visitors:
             return
         images, self.images = self.images, {}
-        shows: list[Callable[[], None]] = [partial(self._show_camera, *one) for one in images.items()]
+        shows: list[Callable[[], None]] = [partial(self.page.keep_cameras, tuple(self.cameras))]
+        shows += [partial(self._show_camera, *one) for one in tuple(images.items()) if one[0] in self.cameras]
         shows += [partial(self.page.show_stopped, self.stopped), self._show_joints, self.graph.refresh]
         for show in (*shows, self._show_reports):
             try:

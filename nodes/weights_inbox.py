@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 QUEUED_MAX = 64 << 20
 """Slices that wait for the worker [bytes]; what comes beyond is dropped."""
 AGAIN_S = 2.0
-"""After so long it is tried again what the disk has refused [s]."""
+"""After so long it is tried again what the disk has refused, and said again what has not come [s]."""
 OVERHEAD = 4096
 """What a slice counts beyond its data [bytes], so that a million empty ones are bounded, too."""
 
@@ -70,12 +69,9 @@ class WeightsInbox:
                 self._node.health.count("weights slices dropped: queue")
                 return
             self._queued += size
-        self._thread.put(self._taking(msg, size), keep=True)
+        self._thread.put(lambda: self._take(msg, size), keep=True)
 
-    def _taking(self, msg: WeightChunk, size: int) -> Callable[[], None]:
-        def take() -> None:
-            with self._lock:
-                self._queued -= size
-            self._receiver.take(msg.version, msg.index, bytes(msg.data))
-
-        return take
+    def _take(self, msg: WeightChunk, size: int) -> None:
+        with self._lock:
+            self._queued -= size
+        self._receiver.take(msg.version, msg.index, bytes(msg.data))

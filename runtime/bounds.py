@@ -16,6 +16,8 @@ ITEMS_MAX = 1 << 16
 """Most texts or messages in one list."""
 NUMBERS_MAX = 1 << 25
 """Most numbers in one array, as in a depth image of 32 megapixels."""
+OVERHEAD = 1024
+"""What a message takes beyond its texts and arrays [bytes], so that a million empty ones are bounded, too."""
 SIDE_MAX = 1 << 14
 """Largest width or height of an image [pixels]."""
 
@@ -56,6 +58,20 @@ def check_sizes(msg: Any, where: str = "") -> None:
                 check_sizes(item, _within(msg, where, name))
         elif kind == "texts" and (longest := max(map(len, value), default=0)) > TEXT_MAX:
             raise InvalidInputError(f"{_within(msg, where, name)}: a text of {longest} characters, at most {TEXT_MAX}")
+
+
+def size_of(msg: Any) -> int:
+    """Return about how much RAM the ROS message ``msg`` takes by what is its sender's choice [bytes]."""
+    size = 0
+    for name, kind, _ in _fields(msg):
+        value = getattr(msg, name)
+        if kind == "message":
+            size += size_of(value)
+        elif kind == "messages":
+            size += sum(size_of(item) for item in value)
+        else:
+            size += sum(map(len, value)) if kind == "texts" else len(value) * getattr(value, "itemsize", 1)
+    return size + OVERHEAD
 
 
 def _within(msg: Any, where: str, name: str) -> str:

@@ -140,8 +140,7 @@ class ExperienceOutbox:
             if self.spool.add(transition) is not None:
                 self._health.count("experience")
                 return
-            full = f"the spool is full ({len(self.spool)}); is a learner reachable?"
-            self._health.problem("experience", full)
+            self._health.problem("experience", f"the spool is {self.spool.full()}; is a learner reachable?")
         except EngramError as error:
             self._report("experience", error)
         self._health.count("experience" + DROPS)  # its episode has a gap, so no learner takes it for a whole one

@@ -53,23 +53,27 @@ class ExperienceSession:
         """Make everything durable; the other threads have ended."""
         self.commit()
 
-    def has_room(self, what: Transition | Gone) -> bool:
-        """Tell whether ``what``, which came, may wait for :meth:`take`: that has to be called then; else it is lost.
+    def reserve(self, what: Transition | Gone) -> int:
+        """Count ``what``, which came, and reserve room for it until it is stored; return the bytes, to be handed to
+        :meth:`take`. 0: there is no room, and it is lost.
 
         It may be called in another thread.
         """
         size = _bytes_of(what)
         self._health.count("experience")
         with self._lock:
-            fits = self._queued + size <= QUEUED_MAX
-            self._queued += size * fits
-        if not fits:
-            self._health.count("experience" + DROPS)
-        return fits
+            if self._queued + size <= QUEUED_MAX:
+                self._queued += size
+                return size
+        self._health.count("experience" + DROPS)
+        return 0
 
-    def take(self, what: Transition | Gone) -> None:
-        """Take in a transition, or word of what is gone, until the next :meth:`commit`."""
-        self._taken += _bytes_of(what)
+    def take(self, what: Transition | Gone, size: int = 0) -> None:
+        """Take in a transition, or word of what is gone, until the next :meth:`commit`.
+
+        ``size``: the bytes that :meth:`reserve` reserved for it, if it was asked.
+        """
+        self._taken += size
         self._receiver.take(what)
 
     def commit(self) -> None:
@@ -81,7 +85,7 @@ class ExperienceSession:
                 received = self._receiver.commit()
         finally:  # what a disk refused is gone from here, too
             with self._lock:
-                self._queued, self._taken = max(0, self._queued - self._taken), 0
+                self._queued, self._taken = self._queued - self._taken, 0
         for name, reasons in (("refused", received.refused), ("taken", received.taken)):
             if reasons:
                 self._health.count(f"experience {name}", len(reasons))

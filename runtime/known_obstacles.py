@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from engram.core.collision import Obstacle
+from engram.core.collision import USUAL_DISTANCES, Obstacle
 from engram.core.geometry import rotation
 from engram.core.robot import RobotConfig
 from engram.core.types import GraphUpdate, SceneNode
@@ -26,6 +26,8 @@ GRID_M = 0.01
 """Positions are rounded to this, and boxes grow by as much: not every sighting changes the obstacles [m]."""
 UPRIGHT = 0.995
 """Cosine of the tilt up to which a box keeps its turn; what lies askew becomes the upright box around it."""
+BEYOND = 2.0
+"""No part of an arm gets farther from its base than so many times as far as its tool point does."""
 
 
 class KnownObstacles:
@@ -33,7 +35,7 @@ class KnownObstacles:
 
     Args:
         robot: whose gripper decides what can be taken.
-        most: obstacles at most; the nearest to the base count.
+        most: obstacles that there is room for. With more of them in the arm's reach they are not known.
         tell: takes the obstacles, at each change.
     """
 
@@ -42,6 +44,7 @@ class KnownObstacles:
         self._mirror = GraphMirror()
         self._told: tuple[Obstacle, ...] = ()
         self._elsewhere = ""  # frame of objects that cannot be told, as it is not that of the arm; empty: none are
+        self._found = 0  # obstacles in reach, those for which there is no room included
         self.lost = True
         """What there is, is not known: only the full graph counts."""
 
@@ -50,8 +53,11 @@ class KnownObstacles:
         """Why the obstacles are not known; empty: they are."""
         if self.lost:
             return f"{TOPIC} has not told them yet"
-        frame = self._elsewhere[:100]
-        return f"{TOPIC} has objects in frame {frame!r}, expected {BASE!r}: see frame of memory_node" if frame else ""
+        if frame := self._elsewhere[:100]:
+            return f"{TOPIC} has objects in frame {frame!r}, expected {BASE!r}: see frame of memory_node"
+        if self._found > self._most:
+            return f"{TOPIC} has {self._found} obstacles in the arm's reach, there is room for {self._most}"
+        return ""
 
     def take(self, boot_id: str, update: GraphUpdate) -> bool:
         """Take in a change of the graph. True: one before it was lost just now, so the full graph must be asked for."""
@@ -59,10 +65,11 @@ class KnownObstacles:
         nodes = self._mirror.nodes.values()
         frames = (node.pose.frame for node in nodes if node.layer == "object" and node.pose.frame != BASE)
         self._elsewhere = next(frames, "")
-        found = obstacles(nodes, self._robot)[: self._most]
-        if found != self._told:
-            self._told = found
-            self._tell(found)
+        found = obstacles(nodes, self._robot)
+        self._found, told = len(found), found[: self._most]
+        if told != self._told:
+            self._told = told
+            self._tell(told)
         return self.lost and not before
 
     def lose(self) -> bool:
@@ -76,21 +83,47 @@ class KnownObstacles:
 
 
 def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle, ...]:
-    """Return the objects among ``nodes`` that ``robot`` cannot take, as boxes, the nearest to its base first.
+    """Return the objects among ``nodes`` that ``robot`` cannot take and may touch, as boxes.
 
-    Such are those called ``LABEL``, and those that are wider than the gripper opens in two directions.
+    Such are those called ``LABEL``, and those that are wider than the gripper opens in two directions. Left out is what
+    no part of the arm reaches: it is too far away, or below the table. The nearest to the workspace come first.
     """
-    there = [
-        node
+    boxes = (
+        _box(node)
         for node in nodes
         if node.layer == "object"
         and node.pose.frame == BASE
         and node.state != "absent"
         and node.belief >= BELIEF
         and (node.label == LABEL or int((node.size > robot.gripper_opening_m).sum()) >= 2)
-    ]
-    there.sort(key=lambda node: (round(float(np.linalg.norm(node.pose.position)), 2), node.id))
-    return tuple(_box(node) for node in there)
+    )
+    zone = np.array((robot.workspace_min, robot.workspace_max))
+    near = [box for box in boxes if _may_touch(box, robot)]
+    near.sort(key=lambda box: (_apart(box, zone), _apart(box, np.zeros((2, 3))), box.name))
+    return tuple(near)
+
+
+def _may_touch(box: Obstacle, robot: RobotConfig) -> bool:
+    """Tell whether a part of the arm can come to ``box``; it can where the arm's reach is not known."""
+    margins = robot.collision or USUAL_DISTANCES
+    lowest = min(0.0, margins.table_margin_m, margins.hand_table_margin_m)
+    if _ends(box)[1, 2] < lowest - margins.obstacle_margin_m:
+        return False
+    reach = BEYOND * robot.reach_m + margins.obstacle_margin_m
+    return not robot.reach_m or _apart(box, np.zeros((2, 3))) <= reach
+
+
+def _apart(box: Obstacle, zone: np.ndarray) -> float:
+    """Return how far ``box`` is, at least, from ``zone``: the least and the greatest corner (2, 3) m."""
+    ends = _ends(box)
+    return float(np.linalg.norm(np.maximum(0.0, np.maximum(ends[0] - zone[1], zone[0] - ends[1]))))
+
+
+def _ends(box: Obstacle) -> np.ndarray:
+    """Return the least and the greatest corner (2, 3) m of the box along the axes of the base around ``box``."""
+    cos, sin, (width, depth, height) = abs(math.cos(box.yaw_rad)), abs(math.sin(box.yaw_rad)), box.size
+    half = np.array((cos * width + sin * depth, sin * width + cos * depth, height)) / 2.0
+    return np.array((box.position - half, box.position + half))
 
 
 def _box(node: SceneNode) -> Obstacle:

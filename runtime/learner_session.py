@@ -25,12 +25,15 @@ from engram.learning.weights.announcements import announced
 from engram.learning.weights.gate_verdict import PROMOTE, REJECT, GateVerdict
 from engram.learning.weights.library import REFUSED, UNREADABLE
 from engram.learning.weights.manifest import sign
+from engram.learning.weights.resends import Resends
+from engram.learning.weights.slices import slice_size
 from engram.learning.workspace import Workspace
 from engram.runtime.curve_note import CURVE, Went, curve_note
 from engram.runtime.experience_session import ExperienceOutputs, ExperienceSession
 from engram.runtime.health import ERROR, LONGEST_TEXT, WARN, Health
 from engram.runtime.parameters.learner import LearnerNodeConfig
 from engram.runtime.policy_notes import DRIVING
+from engram.runtime.promotions import NotYetError
 
 NO_CANARY = "no canary: there is one robot"
 BURST = 10
@@ -44,6 +47,9 @@ class LearnerOutputs(ExperienceOutputs, Protocol):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Send weights with their manifest; ``signature`` is empty without a key. No ``data``: the manifest alone."""
+
+    def send(self, data: bytes, manifest: PolicyManifest) -> None:
+        """Send weights again whose manifest was sent before."""
 
 
 class Verdicts(Protocol):
@@ -75,6 +81,7 @@ class LearnerSession(ExperienceSession):
             WeightsError. None: nothing can be proven.
         verdicts: of the gate; what it rejected is not learnt on from. None: nothing is known of them.
         wall_ns: tells the wall clock [ns].
+        clock: tells the time that pauses are measured in [s].
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class LearnerSession(ExperienceSession):
         wall_ns: Callable[[], int] = time.time_ns,
         proof: Callable[[str, str], str] | None = None,
         verdicts: Verdicts | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.learner, self.library, self.live = workspace.learner, workspace.library, workspace.live
         self._practised = workspace.practised
@@ -96,6 +104,7 @@ class LearnerSession(ExperienceSession):
         self._due: tuple[bytes, PolicyManifest] | None = None  # a candidate that is not in the library yet
         self._untold: dict[str, tuple[bytes, PolicyManifest]] = {}  # by version: what is not announced yet, in order
         self._unannounced = ""
+        self._resends, self._sent_again = Resends(clock), ""
         self._told: set[int] = set()  # episodes whose entry in the list is damaged
         self._unjudged = True  # whether episodes were counted after which nobody judged
         self._deciding = threading.Lock()  # the node and the training thread both change what drives
@@ -105,6 +114,7 @@ class LearnerSession(ExperienceSession):
         self._verdicts = verdicts if config.promote != "auto" else None  # there every candidate drives, unasked
         self._heeded: object = None  # at what it was looked whether training comes from what drives
         self._went_back = ""  # to what, and why
+        health.note("moved aside", workspace.moved_aside)
         self._saved = self.learner.metrics["updates"]
         self._unsaved = False  # whether a change is not durable of which who practises has to know
 
@@ -123,12 +133,14 @@ class LearnerSession(ExperienceSession):
         self._due = self._forgotten()
 
     def _announce_what_drives(self) -> None:
-        deployed = self.library.deployed
-        refused = any(self.library.stage(version) in REFUSED for version in self.library.versions)
-        if len(deployed) > (1 if refused else 2) and self.library.stage(deployed[-1]) == "canary":
-            self._announce(*self.library.get(deployed[-2]))  # the robots that do not try it drive this
-        if len(deployed) > 1 or self.library.forgotten or refused:
-            self._announce(*self.library.get(self.library.current))
+        deployed, known = self.library.deployed, self.library.manifests()
+        refused = any(one.stage in REFUSED for one in known.values())
+        tried = {version for version, one in known.items() if one.stage == "canary"}
+        for_all = next((at for at in reversed(range(len(deployed))) if deployed[at] not in tried), 0)
+        if for_all or self.library.forgotten or refused:  # the robots that try no canary drive this
+            self._announce(*self.library.get(deployed[for_all]))
+        if deployed[-1] in tried:
+            self._announce(*self.library.get(deployed[-1]))
 
     def _forgotten(self) -> tuple[bytes, PolicyManifest] | None:
         """Return the candidate that waited for its verdict when the learner ended: the library lets go of those.
@@ -164,6 +176,7 @@ class LearnerSession(ExperienceSession):
             "announcements that wait": self._tell_due,
             "training state that waits": self._save_due,
             "watch over what drives": self._watch,
+            "weights that a robot lacks": self._send_again,
             "weights that training goes on from": self._heed,
             "candidate that waits": self._offer_due,
             "correction that practice found": lambda: self._take_correction(goes_on),
@@ -253,12 +266,16 @@ class LearnerSession(ExperienceSession):
 
         Raises:
             UnknownNameError: there is no such version.
-            WeightsError: there is no candidate, it is damaged, or it needs a proof and there is none.
+            WeightsError: there is no candidate, it is damaged or too large to be sent, or it needs a proof and there
+                is none.
+            NotYetError: another version is a canary.
         """
         with self._deciding:
             version = version or self.library.newest()
             if not version:
                 raise WeightsError("there is no candidate yet")
+            slice_size(self.library.manifest(version), self._config.chunk_size)
+            again = self._check_canary(version)
             proof = "no gate has judged it"
             if self._config.promote == "gated":
                 proof = self._prove(version)
@@ -267,9 +284,30 @@ class LearnerSession(ExperienceSession):
             wanted = bool(self._config.canary_episodes) and not approved
             canary = wanted and len(self._robots) > 1
             told = f"; {self._canary} alone tries it first" if canary else f"; {NO_CANARY}" if wanted else ""
-            self._announce(*self.library.approve(version, reason, canary=canary))
+            self._spare()
+            told_of = self.library.approve(version, reason, canary=canary)
+            if not (canary and again):  # else what the other robots drive would no longer be latched
+                self._announce(*told_of)
             self.learner.promoted(version)
             return f"{version} drives now; {proof}{told}{self.unannounced}"
+
+    def _check_canary(self, version: str) -> bool:
+        """Return whether ``version`` is the canary; raises NotYetError if another version is."""
+        drives = self.library.current
+        if self.library.stage(drives) != "canary":
+            return False
+        if version != drives:
+            ended, wanted = self.live.episodes(drives), self._config.canary_episodes
+            raise NotYetError(
+                f"{version} has to wait: {drives} is tried first, {ended} of {wanted} goals of {self._canary} have "
+                f"ended, {max(0, wanted - ended)} are missing; a rollback ends it sooner"
+            )
+        return True
+
+    def _spare(self) -> None:
+        """Let the library keep what may be gone back to: what tells how it went, and what robots drive."""
+        shown = self.live.shown(self.library.deployed)
+        self.library.spared = {*shown.values(), *self._resends.driven.values()}
 
     def _prove(self, version: str) -> str:
         """Return what proves that ``version`` may drive in place of what drives now; raises WeightsError."""
@@ -308,13 +346,15 @@ class LearnerSession(ExperienceSession):
                 self._health.problem("experience", str(error))
                 continue
             self.live.add(info.number, info.policy_version, kind_of(info.task), info.success, helped=helped)
+            with self._deciding:
+                self._resends.drove(info.robot_id, info.policy_version)
         if found:
             self.live.cursor = found[-1].number
         if not self._unjudged:
             return
         with self._deciding:
             self._judge_live()
-        self.live.keep(self.library.versions)
+        self.live.keep(self.library.kept)
         self.live.save()
         self._unjudged = False
 
@@ -340,13 +380,17 @@ class LearnerSession(ExperienceSession):
         deployed, config = self.library.deployed, self._config
         if len(deployed) < 2:
             return
-        now, before = deployed[-1], deployed[-2]
-        worse = ""
+        now, worse = deployed[-1], None
+        shown = self.live.shown([version for version in deployed if version != now])
         if config.false_rollback:
-            worse = worse_than_before(self.live.of(now), self.live.of(before), config.false_rollback)
-        if worse:
-            reason = f"worse on the robots: {worse}"
-            target = self._roll_back("", reason)
+            before = {task: self.live.of(version).get(task, "") for task, version in shown.items()}
+            worse = worse_than_before(self.live.of(now), before, config.false_rollback)
+        if worse is not None:
+            task, words = worse
+            reason = f"worse on the robots: {words}"
+            if shown[task] != deployed[-2]:
+                reason += f", as {now} has shown; {deployed[-2]} was tried too little to go back to it"
+            target = self._roll_back(shown[task], reason)
             self._health.count("rollbacks")
             self._health.problem("rollback", f"{now} was rolled back to {target}: {reason}")
         elif self.library.stage(now) == "canary" and self.live.episodes(now) >= config.canary_episodes:
@@ -411,9 +455,10 @@ class LearnerSession(ExperienceSession):
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self._due, self._heeded = (data, manifest), None  # until it is kept: a disk may be full
-        drives = self._config.promote == "auto"
+        drives = self._config.promote == "auto" and self.library.stage(self.library.current) != "canary"
         self.library.add(data, manifest)
         if drives:  # it stays a candidate: a robot that takes only approved weights refuses it
+            self._spare()
             self.library.deploy(manifest.version)
             self.learner.promoted(manifest.version)
         self._due = None
@@ -438,6 +483,8 @@ class LearnerSession(ExperienceSession):
                 robots = (self._canary,) if manifest.stage == "canary" else self._robots
                 told = announced(manifest, robots, self.library.announcements.next(self._wall_ns()))
                 self._outputs.announce(data, told, sign(told, self._key) if self._key is not None else b"")
+                if data:
+                    self._resends.announced(told)
             except (OSError, EngramError) as error:
                 why = f"not announced yet, which is tried again: {', '.join(self._untold)} ({error})"
                 self._unannounced = f"; {why}"
@@ -451,6 +498,15 @@ class LearnerSession(ExperienceSession):
         with self._deciding:
             if self._untold:
                 self._tell()
+
+    def _send_again(self) -> None:
+        """Send the slices again of what was announced to a robot that still drives something else."""
+        with self._deciding:
+            version, why = ("", "") if self._untold else self._resends.next()
+            if version:
+                self._outputs.send(*self.library.get(version))
+                self._health.count("weights sent again")
+                self._sent_again = f"{version}, as {why}"
 
     @property
     def unannounced(self) -> str:
@@ -491,11 +547,13 @@ class LearnerSession(ExperienceSession):
         for reason, count in self.learner.earlier_passed_over.items():
             note(f"episodes not learnt from: {reason}, in earlier experiments", str(count))
         note("newest episode of another shape", self.learner.misfit[:LONGEST_TEXT])
+        note("newest episode with numbers out of range", self.learner.strange[:LONGEST_TEXT])
         note("newest episode of weights too far behind", self.learner.stale)
         lags = (f"{robot} {updates}" for robot, updates in self.learner.lags.items())
         note("updates behind what drives", ", ".join(lags))
         note("what practice found is not learnt", self._trouble)
         note("training went back", self._went_back)
+        note("newest weights that were sent again", self._sent_again)
         super().show()
         note("lineage", str(self.learner.lineage))
         note(DRIVING, self.library.current)

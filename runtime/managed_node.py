@@ -187,12 +187,16 @@ class ManagedNode:
             self._take_transition(now)
             return
         step = STEPS[goal].get(self.state)
-        rest_s = max(REST_S, self.config.retry_s) if self.failed else self.config.retry_s
-        if step is None or now < self._failed_at + rest_s or not self._requests.takes_transitions():
+        if step is None or now < self._failed_at + self._rest_s or not self._requests.takes_transitions():
             return
         if step == "activate" and not may_activate:
             return
         self._changing = (self._requests.ask_transition(step), now, step)
+
+    @property
+    def _rest_s(self) -> float:
+        """Time after a transition that failed before the next is asked for [s]."""
+        return max(REST_S, self.config.retry_s) if self.failed else self.config.retry_s
 
     def _take_transition(self, now: float) -> None:
         assert self._changing is not None
@@ -215,7 +219,10 @@ class ManagedNode:
     def _failed(self, note: str, now: float) -> None:
         self._changing = None
         self.attempts += 1
-        self.note = note
         self._failed_at = now
-        last = "; it is tried again now and then" if self.failed else ""
-        self._log.error(f"{self.name}: {note} (attempt {self.attempts} of {self.config.max_attempts}){last}")
+        counted = self.attempts <= self.config.max_attempts
+        if counted or note != self.note:  # else it was said, and goes on so for as long as the cause lasts
+            attempt = f" (attempt {self.attempts} of {self.config.max_attempts})" if counted else ""
+            again = f"; it is tried again every {self._rest_s:g} s" if self.failed else ""
+            self._log.error(f"{self.name}: {note}{attempt}{again}")
+        self.note = note

@@ -43,6 +43,8 @@ WAITED_S = 3.0
 FULL_S = 2.0
 """Least time between two full graphs for readers that ask [s]; twice as long each time that nothing changed meanwhile:
 memory/graph keeps each for late readers, and a reader that refuses one would ask for ever."""
+FULL_MAX_S = 30.0
+"""It grows no longer than this [s]: a reader that lost a change, and holds the robot, waits no longer either."""
 
 RUNNING_NS = 3600 * 10**9
 """A goal that began longer ago is none that runs now: somebody plays a recording [ns]."""
@@ -226,16 +228,20 @@ class MemoryFeed:
         self._publish_change(update)
         self.sequence = update.sequence
 
-    def share_full(self) -> bool:
-        """Publish the full graph, for a reader that lost a change. False: it was published a moment ago."""
+    def share_full(self) -> float:
+        """Publish the full graph, for a reader that lost a change; return 0.
+
+        Where it was published a moment ago, return after how long it may be asked for again [s].
+        """
         sequence, then_s, pause_s = self._full
         if sequence != self.sequence:
             pause_s = FULL_S
-        if (now_s := time.monotonic()) - then_s < pause_s:
-            return False
+        now_s = time.monotonic()
+        if (wait_s := then_s + pause_s - now_s) > 0.0:
+            return wait_s
         self.share(self.memory.graph())
-        self._full = (self.sequence, now_s, 2.0 * pause_s)
-        return True
+        self._full = (self.sequence, now_s, min(2.0 * pause_s, FULL_MAX_S))
+        return 0.0
 
     def commit(self, *, wait: bool = False) -> None:
         """Make durable what changed; while old snapshots are deleted, scenes go first: the next call will do."""

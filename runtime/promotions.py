@@ -6,23 +6,27 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from engram.core.errors import EngramError, StoreError
+from engram.core.errors import EngramError, StoreError, WeightsError
 
 ANSWER_S = 20.0
 """Longest wait for the learner's answer [s]; then it is asked again, or whoever came in its place."""
 AGAIN_S = 30.0
 """After so long a learner is asked again that could not promote [s]."""
 LATER = "ask again: "
-"""How the learner's answer begins where nothing but its disk is in the way."""
+"""How the learner's answer begins where nothing is in the way but its disk, or a canary that is not through yet."""
 PAUSE_S = 5.0
 """A learner that came in its place says first what drives [s]: what does is not asked for again."""
+
+
+class NotYetError(WeightsError):
+    """A promotion has to wait for something that ends by itself."""
 
 
 def answer(promote: Callable[[], str]) -> tuple[bool, str]:
     """Return whether ``promote`` did so, and what it says of that or why it did not."""
     try:
         return True, promote()
-    except (OSError, StoreError) as error:
+    except (OSError, StoreError, NotYetError) as error:
         return False, f"{LATER}{error}"
     except EngramError as error:
         return False, str(error)

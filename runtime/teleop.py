@@ -30,8 +30,6 @@ KEYS = {
     "u": (3, 1.0), "o": (3, -1.0), "i": (4, 1.0), "k": (4, -1.0), "j": (5, 1.0), "l": (5, -1.0),
 }  # fmt: skip
 """Key -> which of the tool's six motions (translation, rotation about the axes of base_link), and its sign."""
-TAKE, GIVE_BACK = "\ue000", "\ue001"
-"""Keys that no keyboard has: what a button says stays true if it is pressed twice."""
 ARROWS = {"\x1b[A": "w", "\x1b[B": "s", "\x1b[D": "a", "\x1b[C": "d"}
 HELP = """\
   w s  forward, back       u o  roll          space      take over, hand back to the policy
@@ -93,6 +91,10 @@ class Keys:
         self._pressed: dict[str, float] = {}  # key of motion -> when [s]
         self.drives = False
 
+    def set_driving(self, drives: bool) -> None:
+        """Take over, or hand back, as a button says: unlike the space bar's word, it stays true if it is said twice."""
+        self.drives = drives
+
     def take(self) -> tuple[np.ndarray, bool, tuple[str, ...]]:
         """Return the motion (6,) in [-1, 1], whether the gripper is to close or open, and what was said."""
         said: list[str] = []
@@ -104,8 +106,6 @@ class Keys:
                 turned, self.drives = not turned, True
             elif key == " ":
                 self.drives = not self.drives
-            elif key in (TAKE, GIVE_BACK):
-                self.drives = key == TAKE
             elif key in _WORDS:
                 self.drives = False
                 said.append(_WORDS[key])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,8 @@ KEPT = 512
 """Poses kept per frame: 10 s at 50 Hz, as mobile bases publish theirs. A scene may come seconds after its picture."""
 MOST_FRAMES = 1024
 """A robot has tens of frames; more than this come from somebody who makes up names."""
+MOST_POSES = 1 << 16
+"""Poses kept of all frames together, of some 400 bytes each: ``KEPT`` of 128 frames that move."""
 DEEPEST = 64
 """Frames from one to another at most: a robot's chain is shorter, and each costs time."""
 MOST_RIVALS = 8
@@ -52,8 +55,9 @@ class TransformBuffer:
     and another pose of another process waits, see :meth:`settle`. Of all other things, what was said last of a frame
     holds here, too.
 
-    Beyond ``MOST_FRAMES`` a frame is forgotten, of the process that named most: the one that was heard longest ago and
-    that nobody asked for.
+    Beyond ``MOST_FRAMES`` a frame is forgotten that nobody asked for, of the process that named most of those: the one
+    that was heard longest ago. Beyond ``MOST_POSES`` it is the poses of one, of the process whose frames have most: of
+    the one that has most. What somebody asked for goes last.
 
     Args:
         monitor: is told of frames that are said to be both, of those that two processes say, and of forgotten ones.
@@ -66,7 +70,8 @@ class TransformBuffer:
         self._moving: dict[str, StampedBuffer[Pose]] = {}
         self._namer: dict[str, bytes] = {}  # frame -> the process that named it first
         self._named: dict[bytes, dict[str, None]] = {}  # process -> its frames, the one heard longest ago first
-        self._asked: set[str] = set()  # frames that a lookup went through
+        self._poses = 0  # of all that move
+        self._asked: set[str] = set()  # frames that a lookup went through, in another thread
 
     def add_static(self, frame: str, pose: Pose, writer: bytes = b"") -> None:
         """Take in the ``pose`` of ``frame`` in its parent ``pose.frame``, which holds while nobody says that it moves.
@@ -92,11 +97,15 @@ class TransformBuffer:
         """
         self._admit(frame, writer)
         history = self._moving.setdefault(frame, StampedBuffer(KEPT))
+        before = len(history)
         if history.newest is not None and history.newest.frame != pose.frame:
             history.clear()  # between poses in two parents nothing can be interpolated
         if stamp_ns not in history:
             history.add(stamp_ns, pose)
+        self._poses += len(history) - before
         self._compare(frame)
+        if self._poses > MOST_POSES:
+            self._forget_poses()
 
     def settle(self, writers: Callable[[], Sequence[Writer]]) -> None:
         """Give static frames whose process is gone to the first of those that said another pose and are there.
@@ -137,17 +146,33 @@ class TransformBuffer:
         return process
 
     def _forget_one(self) -> None:
-        process, names = max(self._named.items(), key=lambda item: len(item[1]))
+        asked = Counter(self._namer.get(name) for name in tuple(self._asked))
+        process, names = max(self._named.items(), key=lambda item: len(item[1]) - asked[item[0]])
         gone = next((name for name in names if name not in self._asked), next(iter(names)))
         del names[gone], self._namer[gone]
         if not names:
             del self._named[process]
+        self._poses -= len(self._moving.get(gone, ()))
         for kept in (self._static, self._rivals, self._moving):
             kept.pop(gone, None)
         self._asked.discard(gone)
+        self._tell_forgotten(gone, f"more than {MOST_FRAMES}")
+
+    def _forget_poses(self) -> None:
+        """Forget the poses of a frame that moves, but not that it was said to be static: that is said only once."""
+        spare = [name for name in self._moving if name not in self._asked] or [*self._moving]
+        poses = Counter[bytes]()
+        for name in spare:
+            poses[self._namer[name]] += len(self._moving[name])
+        ((process, _),) = poses.most_common(1)
+        gone = max((name for name in spare if self._namer[name] == process), key=lambda name: len(self._moving[name]))
+        self._poses -= len(self._moving.pop(gone))
+        self._tell_forgotten(gone, f"more than {MOST_POSES} poses")
+
+    def _tell_forgotten(self, frame: str, why: str) -> None:
         if self._monitor is not None:
             self._monitor.count("tf frames forgotten")
-            self._monitor.problem("tf frames", f"more than {MOST_FRAMES}: {gone[:100]!r} was forgotten")
+            self._monitor.problem("tf frames", f"{why}: {frame[:100]!r} was forgotten")
 
     def _compare(self, frame: str) -> None:
         """Tell if ``frame`` is said to be static and to move."""
@@ -199,7 +224,7 @@ class TransformBuffer:
             if parent.frame in poses:
                 raise InvalidInputError(f"tf: {' in '.join([*poses, parent.frame])} is a cycle, expected a tree")
             if len(poses) > DEEPEST:
-                raise InvalidInputError(f"tf: {frame} is more than {DEEPEST} frames from {until or 'the root'}")
+                raise InvalidInputError(f"tf: {frame} is more than {DEEPEST} frames from {until}")
             pose = poses[last]
             if len(poses) > 1:
                 parent = make_pose(to_frame(pose.position, parent), rotation(parent) * rotation(pose), parent.frame)

@@ -10,6 +10,8 @@ from queue import SimpleQueue
 
 LATER_MAX = 32
 """Items that wait until no other does, at most."""
+STUCK_S = 30.0
+"""A worker that has been busy with one item for longer is reported [s]."""
 OTHERS = 8
 """Items that may come before one of those while it waits: on a machine that is too slow its turn comes, too."""
 
@@ -50,6 +52,11 @@ class Worker[T]:
         return len(self._items) + len(self._later)
 
     @property
+    def later(self) -> int:
+        """How many of them wait for later."""
+        return len(self._later)
+
+    @property
     def busy_s(self) -> float:
         """How long the item at hand has taken so far [s]; 0 when there is none."""
         began = self._began
@@ -88,7 +95,7 @@ class Worker[T]:
         return True
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Finish the item at hand and those to be kept, drop the rest.
+        """Finish the item at hand, those to be kept and those for later; drop the rest.
 
         Returns False if the thread is still busy after ``timeout_s``.
         """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -34,6 +35,7 @@ from engram.sim.pushes import PushedRunner
 from engram.sim.tasks import SUITES, TASKS, Task, each_once, task_class
 from engram.sim.world import MujocoWorld, WorldConfig
 from engram.sim.worlds import make_mujoco_world, make_world
+from engram.validation.failures import FailureWatch
 
 
 class Runner(Protocol):
@@ -66,6 +68,8 @@ class Report:
     """First seed and number of seeds per task."""
     failures: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Seeds of the failed episodes."""
+    failed_how: dict[str, dict[str, int]] = field(default_factory=dict)
+    """How many of them failed in which way (:data:`engram.validation.failures.KINDS`); empty where nobody can say."""
 
     def to_json(self) -> str:
         """Return the report as one line of JSON; a mean over nothing is null."""
@@ -75,11 +79,12 @@ class Report:
 
     def table(self) -> Table:
         """Return the report as a table for the terminal."""
-        table = Table("task", "success", "95 % interval", "n", "steps", title=_titled(self))
+        table = Table("task", "success", "95 % interval", "n", "steps", "failures", title=_titled(self))
         for name, rate in {**self.per_task, "mean": self.mean}.items():
             steps = self.mean_steps.get(name, float("nan"))
             shown = f"{steps:.1f}" if np.isfinite(steps) else ""
-            table.add_row(name, f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n), shown)
+            how = ", ".join(f"{kind} {n}" for kind, n in self.failed_how.get(name, {}).items())
+            table.add_row(name, f"{rate.rate:.3f}", f"{rate.low:.3f}..{rate.high:.3f}", str(rate.n), shown, how)
         return table
 
 
@@ -120,6 +125,7 @@ def evaluate(
     held_out: bool = False,
     push: bool = False,
     progress: bool = True,
+    sheets: Path | None = None,
 ) -> Report:
     """Run ``policy`` on ``episodes`` seeds of each task through the same loop as the nodes.
 
@@ -133,10 +139,11 @@ def evaluate(
         held_out: say each goal in a wording that training never used.
         push: push the object that the words name once, on the way to it (:mod:`engram.sim.pushes`).
         progress: show a progress bar.
+        sheets: folder for a contact sheet of each failed episode.
 
     Raises:
-        InvalidInputError: held-out words or pushes are wanted in a world that is no MujocoWorld, or for a task that has
-            none.
+        InvalidInputError: held-out words, pushes or sheets are wanted in a world that is no MujocoWorld, or words for a
+            task that has none.
     """
     if held_out:
         _check_held_out(tasks)
@@ -144,7 +151,8 @@ def evaluate(
     words = HeldOutWords(_simulated(world)) if held_out else _drawn_words
     subject = f"policy {policy.version}" + (", held-out words" if held_out else "") + (", pushed" if push else "")
     run: Runner = PushedRunner(runtime.run_episode, _simulated(world), tasks) if push else runtime.run_episode
-    return measure(run, subject, tasks, episodes, first_seed, progress, words)
+    watch = FailureWatch(_simulated(world), sheets) if sheets or isinstance(world, MujocoWorld) else None
+    return measure(run, subject, tasks, episodes, first_seed, progress, words, watch)
 
 
 def _check_held_out(tasks: Sequence[str]) -> None:
@@ -177,7 +185,8 @@ def evaluate_experts(
     made = make_mujoco_world(world, WorldConfig(profile="none"), robot)
     expert_for = RandomCueExpert(np.random.default_rng(first_seed)) if guess else make_expert
     subject = ("guessing experts" if guess else "experts") + _unlike(world)
-    report = measure(ExpertRunner(made, expert_for), subject, tasks, episodes, first_seed, progress)
+    run, watch = ExpertRunner(made, expert_for), FailureWatch(made)
+    report = measure(run, subject, tasks, episodes, first_seed, progress, watch=watch)
     made.close()
     return report
 
@@ -235,8 +244,9 @@ def measure(
     first_seed: int = 0,
     progress: bool = True,
     words: Callable[[str, int], str] = _drawn_words,
+    watch: FailureWatch | None = None,
 ) -> Report:
-    """Run every seed of every task and count; ``words`` tells what is said in each episode.
+    """Run every seed of every task and count; ``words`` tells what is said in each episode, ``watch`` how one failed.
 
     Raises:
         InvalidInputError: there is nothing to run, a task is named twice, or the seeds reach into the training data.
@@ -244,9 +254,14 @@ def measure(
     """
     _check(tasks, episodes, first_seed)
     results: dict[str, list[EpisodeResult]] = {task: [] for task in tasks}
+    failed_how: dict[str, Counter[str]] = {task: Counter() for task in tasks}
     jobs = [(task, first_seed + i) for task in tasks for i in range(episodes)]
     for task, seed in track(jobs, f"evaluating {subject}", disable=not progress, console=Console(stderr=True)):
-        results[task].append(run(task, seed, words(task, seed)))
+        if watch is not None:
+            watch.begin()
+        results[task].append(run(task, seed, words(task, seed), on_step=watch))
+        if watch is not None and (kind := watch.told(results[task][-1])):
+            failed_how[task][kind] += 1
     per_task = {task: wilson(sum(r.oracle_success for r in rs), len(rs)) for task, rs in results.items()}
     steps = {task: [r.steps for r in rs if r.oracle_success] for task, rs in results.items()}
     return Report(
@@ -256,6 +271,7 @@ def measure(
         {task: float(np.mean(s)) if s else float("nan") for task, s in steps.items()},
         (first_seed, episodes),
         {task: tuple(r.seed for r in rs if not r.oracle_success) for task, rs in results.items()},
+        {task: dict(kinds.most_common()) for task, kinds in failed_how.items() if kinds},
     )
 
 
@@ -398,6 +414,7 @@ def evaluate_checkpoint(
     detector: str = "geometric",
     randomise_looks: bool = False,
     robot: RobotConfig = PANDA_2F85,
+    sheets: Path | None = None,
 ) -> Report | SwapReport:
     """Load a policy and run it as :func:`make_runtime` says.
 
@@ -420,6 +437,7 @@ def evaluate_checkpoint(
         robot: that acts; the policy was trained with its joints and cameras.
         detector: what finds the objects for a policy that acts on memory/context.
         randomise_looks: draw lights, table colour and a small displacement of the perception camera from each seed.
+        sheets: folder for a contact sheet of each failed episode; not with ``swap``.
 
     Raises:
         InvalidInputError: a detector is named that the policy has no use for, or a policy of your own is to replan
@@ -450,7 +468,7 @@ def evaluate_checkpoint(
         name = f"policy {subject.version}"
         report = evaluate_swap(runtime.run_episode, _simulated(made), name, tasks, **seeds)
     else:
-        report = evaluate(subject, made, tasks, **seeds, runtime=runtime, held_out=held_out, push=push)
+        report = evaluate(subject, made, tasks, **seeds, runtime=runtime, held_out=held_out, push=push, sheets=sheets)
     made.close()
     return replace(report, subject=report.subject + _unlike(world, randomise_looks))
 
@@ -462,4 +480,5 @@ def _titled(report: Report | SwapReport) -> str:
 
 def _unlike(world: str, randomise_looks: bool = False) -> str:
     """Return what a report adds to its subject where the world is not the shipped one."""
-    return f", world {world}" * (world != "tabletop") + ", drawn looks" * randomise_looks
+    other = f", world {world}" if world != "tabletop" else ""
+    return f"{other}, drawn looks" if randomise_looks else other

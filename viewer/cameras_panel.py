@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import viser
 
@@ -36,6 +38,12 @@ class CamerasPanel:
                 color, label=name, format="jpeg", jpeg_quality=JPEG_QUALITY, order=self._order(name)
             )
         self._panel.visible = True
+
+    def keep(self, names: Collection[str]) -> None:
+        """Take away the pictures of all cameras but ``names``: an old picture would look as if it were of now."""
+        for name in self._pictures.keys() - names:
+            self._pictures.pop(name).remove()
+        self._panel.visible = bool(self._pictures)
 
     def _order(self, name: str) -> float:
         """Cameras stand in the order of their names, whichever is heard first."""

@@ -11,7 +11,7 @@ from engram.runtime.graph_mirror import GraphMirror
 from engram.viewer.values import Graph
 
 RETRY_S = 1.0
-"""Least time between two requests for the whole graph [s]."""
+"""Least time between two requests for the whole graph, and for a past where nobody was there to ask [s]."""
 LOST_S = 10.0
 """A request for a past that was not answered for so long is lost: its memory is gone [s]."""
 
@@ -44,16 +44,17 @@ class GraphFeed:
         self._mirror = GraphMirror()
         self._shown: tuple[str, int] | None = None  # boot id and sequence; None: show again
         self._asked_s = 0.0  # monotonic
+        self._lost = True  # what the live graph is: only all of it counts
         self._stamp_ns = 0  # of the newest change
         self._oldest_ns = 0  # first evidence of anything
         self._wanted_ns: int | None = None  # the past to show; None: now
         self._past: Graph | None = None  # has come and is yet to be shown
-        self._asking: tuple[int, float] | None = None  # the past that was asked for and has not come, and when [s]
+        self._again_s: float | None = None  # when to ask again for the past that has not come; None: none is awaited
 
     def go_to(self, at_ns: int | None) -> None:
         """Show the graph as of ``at_ns`` from now on; None: the live one."""
         self._wanted_ns, self._shown, self._past = at_ns, None, None
-        if self._asking is None or time.monotonic() - self._asking[1] > LOST_S:
+        if self._again_s is None or time.monotonic() > self._again_s:
             self._ask_past()
 
     def refresh(self) -> None:
@@ -69,12 +70,13 @@ class GraphFeed:
         elif self._wanted_ns is not None and self._past is not None:
             self._show(self._past)
             self._past = None
-        elif self._asking is not None and time.monotonic() - self._asking[1] > LOST_S:
-            self._ask_past()  # nobody answered, or the memory was too busy to
+        elif self._again_s is not None and time.monotonic() > self._again_s:
+            self._ask_past()  # nobody was there or answered, or the memory was too busy to
 
     def take(self, boot_id: str, update: GraphUpdate) -> None:
         """Take in a change of the graph, or all of it."""
-        if not self._mirror.apply(boot_id, update):
+        self._lost = not self._mirror.apply(boot_id, update)
+        if self._lost:
             self._ask_all()
             return
         self._stamp_ns = max(self._stamp_ns, update.stamp_ns)
@@ -82,8 +84,8 @@ class GraphFeed:
         self._oldest_ns = min([*seen, self._oldest_ns or self._now_ns()])
 
     def ask_until_known(self) -> None:
-        """Without any graph yet, ask for it: this page may have come after the last change."""
-        if not self._mirror.boot_id:
+        """Ask for the live graph while it is not known: there may be no further change that shows so."""
+        if self._lost:
             self._ask_all()
 
     def _now_ns(self) -> int:
@@ -97,11 +99,13 @@ class GraphFeed:
     def _ask_past(self) -> None:
         """Ask for the past that is wanted now; while the slider moves, only one request is under way."""
         at_ns = self._wanted_ns
-        if at_ns is not None and self._ask(at_ns, lambda _, graph: self._take_past(at_ns, graph)):
-            self._asking = (at_ns, time.monotonic())
+        if at_ns is not None:
+            self._again_s = time.monotonic() + LOST_S
+            if not self._ask(at_ns, lambda _, graph: self._take_past(at_ns, graph)):
+                self._again_s = time.monotonic() + RETRY_S
 
     def _take_past(self, asked_ns: int, graph: GraphUpdate) -> None:
-        self._asking = None
+        self._again_s = None
         if self._wanted_ns is not None:
             self._past = Graph({n.id: n for n in graph.nodes}, graph.edges, asked_ns, past=True)
         if self._wanted_ns != asked_ns:

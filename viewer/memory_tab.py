@@ -26,6 +26,6 @@ class MemoryTab:
 
     def show_graph(self, graph: Graph, picked: str) -> None:
         """List what the graph holds, and all that is known of the object that was picked."""
-        self._list.content = remembered_html(graph)
+        self._list.content = remembered_html(graph.shown())
         node = graph.nodes.get(picked)
         self._picked.content = details_html(node, graph) if node is not None else ""

@@ -7,7 +7,7 @@ has the tabs Memory and Nodes alone: a stop that stops nothing must not be there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import viser
@@ -109,6 +109,10 @@ class ViewerPage:
     def show_camera(self, name: str, color: np.ndarray) -> None:
         """Show a camera image (H, W, 3) uint8; the first of a camera makes its place."""
         self._cameras.show(name, color)
+
+    def keep_cameras(self, names: Collection[str]) -> None:
+        """Take away the images of all cameras but ``names``."""
+        self._cameras.keep(names)
 
     def show_graph(self, graph: Graph) -> None:
         """Show the memory's graph in 3D and as a list, now or at the time that a visitor asked for."""

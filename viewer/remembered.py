@@ -5,9 +5,10 @@ from __future__ import annotations
 from engram.core.types import SceneNode
 from engram.memory.graph.embodiments import described
 from engram.viewer.markup import duration, heading, paragraph, text_table
-from engram.viewer.values import Graph
+from engram.viewer.values import MOST_SHOWN, Graph
 
 RELATIONS_SHOWN = 60
+ROOM_FOR = f"the page has room for the {MOST_SHOWN} objects, {MOST_SHOWN} rooms and {MOST_SHOWN} robots seen last"
 
 
 def remembered_html(graph: Graph) -> str:
@@ -22,6 +23,7 @@ def remembered_html(graph: Graph) -> str:
         heading("Relations") + _relations(graph) if graph.edges else "",
         heading("Rooms and places") + _rooms(graph) if graph.rooms else "",
         heading("Robots") + agents_html(graph) if graph.of("agent") else "",
+        paragraph(f"{graph.left_out} more are not shown: {ROOM_FOR}.") if graph.left_out else "",
     ))  # fmt: skip
 
 
@@ -46,7 +48,7 @@ def _relations(graph: Graph) -> str:
     """Relations in words, what carries something before what is only near."""
     edges = sorted(graph.edges, key=lambda e: (e.relation == "near", graph.label(e.source), e.relation))
     rows = [(graph.label(e.source), e.relation.replace("_", " "), graph.label(e.target)) for e in edges]
-    more = len(rows) - RELATIONS_SHOWN
+    more = len(rows) + graph.relations_left_out - RELATIONS_SHOWN
     return text_table(rows[:RELATIONS_SHOWN]) + (paragraph(f"and {more} more") if more > 0 else "")
 
 
@@ -69,14 +71,14 @@ def agents_html(graph: Graph) -> str:
 
 def details_html(node: SceneNode, graph: Graph) -> str:
     """Return all that is known of one object, for the one a visitor picked."""
-    edges = [e for e in graph.edges if node.id in (e.source, e.target)]
+    edges = [e for e in graph.edges if node.id in (e.source, e.target)][:RELATIONS_SHOWN]
     words = [f"{graph.label(e.source)} {e.relation.replace('_', ' ')} {graph.label(e.target)}" for e in edges]
     rows = [
         ("state", f"{node.state}, belief {node.belief:.2f}"),
         ("place [m]", _place(node)),
         ("size [m]", " ".join(f"{s:.2f}" for s in node.size)),
         ("seen", f"{node.observations} times, last {_seen(node, graph.stamp_ns)}"),
-        ("relations", "; ".join(words) or "none"),
+        ("relations", "; ".join(words) + (" ..." if len(words) == RELATIONS_SHOWN else "") or "none"),
         ("id", node.id),
     ]
     return heading(f"Picked: {node.label}") + text_table(rows)

@@ -15,7 +15,10 @@ OF_POLICY = (POLICY_DRIVES, "policy version", REMEMBERED, MISTAKEN, CORRECTED_BY
 
 
 class Reports:
-    """Keeps the newest diagnostics of every node; one that fell silent for ``stale_after_s`` is shown as stale."""
+    """Keeps the newest diagnostics of every node; one that fell silent for ``stale_after_s`` is shown as stale.
+
+    One thread may take in what another reads.
+    """
 
     def __init__(self, stale_after_s: float) -> None:
         self.stale_after_s = stale_after_s
@@ -23,14 +26,14 @@ class Reports:
 
     def take(self, state: NodeState, now_s: float) -> None:
         """Take in one report."""
-        self._newest.pop(state.name, None)
-        self._newest[state.name] = (now_s, state)
-        if len(self._newest) > MOST_NODES:
-            del self._newest[next(iter(self._newest))]
+        newest = {name: one for name, one in self._newest.items() if name != state.name} | {state.name: (now_s, state)}
+        if len(newest) > MOST_NODES:
+            del newest[next(iter(newest))]
+        self._newest = newest  # another thread may be reading the one before
 
     def states(self, now_s: float) -> list[NodeState]:
         """Return the condition of every node that ever reported, by name."""
-        return [self._aged(name, now_s) for name in sorted(self._newest)]
+        return [self._aged(state, now_s - heard_s) for _, (heard_s, state) in sorted(self._newest.items())]
 
     def policy(self) -> PolicyState:
         """Return what drives, by the policy node's report."""
@@ -45,14 +48,14 @@ class Reports:
 
     def of(self, name: str, now_s: float) -> NodeState | None:
         """Return the report of one node; None: it never reported."""
-        return self._aged(name, now_s) if name in self._newest else None
+        heard_s, state = self._newest.get(name, (now_s, None))
+        return self._aged(state, now_s - heard_s) if state is not None else None
 
     def _of_policy(self) -> Mapping[str, str]:
-        return self._newest["policy_node"][1].values if "policy_node" in self._newest else {}
+        reported = self._newest.get("policy_node")
+        return reported[1].values if reported is not None else {}
 
-    def _aged(self, name: str, now_s: float) -> NodeState:
-        heard_s, state = self._newest[name]
-        silent_s = now_s - heard_s
+    def _aged(self, state: NodeState, silent_s: float) -> NodeState:
         if silent_s <= self.stale_after_s:
             return state
-        return NodeState(name, "stale", f"silent for {silent_s:.0f} s; before: {state.message}", state.values)
+        return NodeState(state.name, "stale", f"silent for {silent_s:.0f} s; before: {state.message}", state.values)

@@ -49,25 +49,26 @@ class RunningGoal:
         Args:
             believed: the word that counts for the policy node, whoever judged; empty: nobody has.
         """
-        status = self._status
+        status, verdict = self._status, self._verdict  # which another thread may change
         if status is None:
             return paragraph(NOTHING)
         words = f'"{shortened(status.instruction)}"' if status.instruction else "no task"
         step = f", step {status.step}" if status.step else ""  # of a simulation; a robot's status comes with its goal
         shown = paragraph(f"Episode {status.episode}, {status.state}: {words}{step}")
         if status.running:
-            shown += self._doing()
-        said = "" if self._verdict is None else verdict_words(self._verdict)
+            shown += self._doing(verdict)
+        said = "" if verdict is None else verdict_words(verdict)
         if said and not status.running:  # a simulation ends with the success, before anybody looks at it
             said = f"before the end, {said}"
         if believed and status.running and believed.partition(":")[0] != said.partition(":")[0]:
             said = f"{believed} (counts); {said}" if said else believed
         return shown + paragraph(shortened(said))
 
-    def _doing(self) -> str:
+    def _doing(self, verdict: Verdict | None) -> str:
         """Who moves the arm, for how long, and how near the goal is."""
-        phase, behind = phase_of(self._author) if self._author else (WAITING, "")
-        progress = math.nan if self._verdict is None else self._verdict.progress
+        author = self._author
+        phase, behind = phase_of(author) if author else (WAITING, "")
+        progress = math.nan if verdict is None else verdict.progress
         known = not math.isnan(progress)
         told = (
             f"{'weights ' if phase == ACTING else ''}{shortened(behind)}" if behind else "",

@@ -23,13 +23,15 @@ RELATION_COLORS = {"on": (34, 139, 230), "in": (112, 72, 232), "held_by": (230, 
 SMALLEST_M = 0.005
 LABEL_SHOWN = 100
 """Characters of a label that stand in the scene."""
-USUAL_ID = re.compile(r"[\w.-]{1,64}(/[\w.-]{1,64})?", re.ASCII)
+USUAL_ID = re.compile(r"[\w.-]{1,64}/[\w.-]{1,64}", re.ASCII)
+"""One without a "/" would be the frame that others are in: it would move them, and take them along when it goes."""
 ABSENT_OPACITY = 0.12
 HIGHLIGHT_COLOR = (255, 146, 43)
 VIEW_FROM_M = np.array([0.55, -0.55, 0.45])
 """Where the camera goes to look at an object that a visitor picked, relative to the object."""
 CUBE_EDGES = np.array([(a, b) for a in range(8) for b in range(8) if a < b and (a ^ b).bit_count() == 1])
 CUBE_CORNERS = np.array([[(i >> k & 1) - 0.5 for k in range(3)] for i in range(8)])
+Handles = list[viser.SceneNodeHandle]
 
 
 def place_in_scene(node_id: str) -> str:
@@ -64,6 +66,27 @@ def box_edges(size: np.ndarray) -> np.ndarray:
     return (CUBE_CORNERS * size)[CUBE_EDGES].astype(np.float32)
 
 
+def relation_lines(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
+    """Return the relations between objects as lines: ends (n, 2, 3) m and colors (n, 2, 3) uint8.
+
+    Those to rooms are in the list.
+    """
+    ends, colors = [], []
+    for edge in graph.edges:
+        source, target = graph.nodes.get(edge.source), graph.nodes.get(edge.target)
+        if source is None or target is None or target.layer not in ("object", "objects", "agent"):
+            continue
+        ends.append([source.pose.position, target.pose.position])
+        colors.append([RELATION_COLORS.get(edge.relation, RELATION_COLORS["near"])] * 2)
+    return np.array(ends, np.float32), np.array(colors, np.uint8)
+
+
+def looks(node: SceneNode, text: str) -> tuple[object, ...]:
+    """Return what a node is drawn from, with the ``text`` above it: while that is the same, it need not be redrawn."""
+    arrays = (node.pose.position, node.pose.quaternion, node.size, node.color)
+    return (*(array.tobytes() for array in arrays), opacity(node), text)
+
+
 class SceneView:
     """Draws in the scene of a viser server; ``on_pick`` is called with the id of an object that was clicked.
 
@@ -80,7 +103,7 @@ class SceneView:
             self._scene.add_mesh_simple(f"/robot/{s.name}", s.vertices, s.faces, color=s.color)
             for s in (self._robot.shapes() if self._robot is not None else ())
         ]
-        self._drawn: list[viser.SceneNodeHandle] = []  # of the graph
+        self._drawn: dict[str, tuple[object, Handles]] = {}  # of the graph: how it looks, what it is
         self._highlight: viser.SceneNodeHandle | None = None
         self.picked = ""  # node id
         if robot is not None:
@@ -105,19 +128,36 @@ class SceneView:
                 link.position, link.wxyz = position, quaternion
 
     def show_graph(self, graph: Graph) -> None:
-        """Draw the graph in place of what was drawn before."""
+        """Draw the graph in place of what was drawn before; what looks the same stays."""
+        wanted = self._wanted(graph.shown())
         with self._server.atomic():
-            for handle in self._drawn:
-                handle.remove()
-            self._drawn = []
-            for node in graph.objects:
-                self._add_object(node, graph.stamp_ns)
-            for node in graph.rooms:
-                self._add_room(node)
-            for node in graph.of("agent"):
-                self._add_agent(node)
-            self._add_relations(graph)
+            for name, (look, handles) in list(self._drawn.items()):
+                if name not in wanted or wanted[name][0] != look:
+                    self._drawn[name] = None, handles  # whatever it is to look like, should a removal fail
+                    for handle in handles:
+                        handle.remove()
+                    del self._drawn[name]
+            for name, (look, add) in wanted.items():
+                if name not in self._drawn:
+                    self._drawn[name] = look, add()
             self.pick(self.picked, graph)
+
+    def _wanted(self, graph: Graph) -> dict[str, tuple[object, Callable[[], Handles]]]:
+        """Return what is to be drawn: how it looks, and what draws it."""
+        wanted: dict[str, tuple[object, Callable[[], Handles]]] = {}
+        for node in graph.objects:
+            text = caption(node, graph.stamp_ns)
+            wanted[f"/memory/{node.id}"] = looks(node, text), partial(self._add_object, node, text)
+        for node in graph.rooms:
+            wanted[f"/rooms/{node.id}"] = looks(node, node.label), partial(self._add_room, node)
+        for node in graph.of("agent"):
+            if node.belief > 0:  # else its place is not known
+                wanted[f"/agents/{node.id}"] = looks(node, node.label), partial(self._add_agent, node)
+        ends, colors = relation_lines(graph)
+        if len(ends):
+            look = ends.tobytes(), colors.tobytes()
+            wanted["/relations"] = look, partial(self._add_relations, ends, colors)
+        return wanted
 
     def pick(self, node_id: str, graph: Graph) -> None:
         """Draw a frame around one object, or around none."""
@@ -141,7 +181,7 @@ class SceneView:
                 client.camera.position = place + VIEW_FROM_M
                 client.camera.look_at = place
 
-    def _add_object(self, node: SceneNode, now_ns: int) -> None:
+    def _add_object(self, node: SceneNode, text: str) -> Handles:
         size = tuple(float(max(s, SMALLEST_M)) for s in node.size)
         color = tuple(int(255 * c) for c in np.clip(node.color, 0, 1))
         box = self._scene.add_box(
@@ -150,15 +190,15 @@ class SceneView:
         )  # fmt: skip
         box.on_click(partial(self._clicked, node.id))
         label = self._scene.add_label(
-            f"/memory_labels/{place_in_scene(node.id)}", caption(node, now_ns), anchor="bottom-center",
+            f"/memory_labels/{place_in_scene(node.id)}", text, anchor="bottom-center",
             position=node.pose.position + np.array([0.0, 0.0, size[2] / 2 + 0.02]),
         )  # fmt: skip
-        self._drawn += [box, label]
+        return [box, label]
 
     def _clicked(self, node_id: str, _: object) -> None:
         self._on_pick(node_id)
 
-    def _add_room(self, node: SceneNode) -> None:
+    def _add_room(self, node: SceneNode) -> Handles:
         size = np.maximum(node.size, SMALLEST_M)
         frame = self._scene.add_line_segments(
             f"/rooms/{place_in_scene(node.id)}", box_edges(size), (148, 158, 168),
@@ -169,11 +209,9 @@ class SceneView:
             f"/rooms_labels/{place_in_scene(node.id)}", shortened(node.label, LABEL_SHOWN),
             position=corner, font_screen_scale=0.8,
         )  # fmt: skip
-        self._drawn += [frame, name]
+        return [frame, name]
 
-    def _add_agent(self, node: SceneNode) -> None:
-        if node.belief <= 0:  # its place is not known
-            return
+    def _add_agent(self, node: SceneNode) -> Handles:
         frame = self._scene.add_frame(
             f"/agents/{place_in_scene(node.id)}", axes_length=0.15, axes_radius=0.006,
             position=node.pose.position, wxyz=node.pose.quaternion,
@@ -182,20 +220,7 @@ class SceneView:
             f"/agents_labels/{place_in_scene(node.id)}", shortened(node.label, LABEL_SHOWN),
             position=node.pose.position, font_screen_scale=0.8,
         )  # fmt: skip
-        self._drawn += [frame, label]
+        return [frame, label]
 
-    def _add_relations(self, graph: Graph) -> None:
-        """Draw the relations between objects as lines, coloured by relation; those to rooms are in the list."""
-        ends, colors = [], []
-        for edge in graph.edges:
-            source, target = graph.nodes.get(edge.source), graph.nodes.get(edge.target)
-            if source is None or target is None or target.layer not in ("object", "objects", "agent"):
-                continue
-            ends.append([source.pose.position, target.pose.position])
-            colors.append([RELATION_COLORS.get(edge.relation, RELATION_COLORS["near"])] * 2)
-        if ends:
-            lines = self._scene.add_line_segments(
-                "/relations", np.array(ends, np.float32), np.array(colors, np.uint8),
-                thickness=2.0, thickness_units="screen",
-            )  # fmt: skip
-            self._drawn.append(lines)
+    def _add_relations(self, ends: np.ndarray, colors: np.ndarray) -> Handles:
+        return [self._scene.add_line_segments("/relations", ends, colors, thickness=2.0, thickness_units="screen")]

@@ -2,7 +2,8 @@
 
 It listens on the page's address, looks at the head of each connection's first request, and passes the bytes on to the
 page, which listens on a loopback address that cannot be guessed. A browser says which site a script is from
-(``Origin``): a page that somebody visits elsewhere drives no robot. On an address that other machines reach, it asks
+(``Origin``, ``Sec-Fetch-Site``): a page that somebody visits elsewhere drives no robot. Nor does it show this page in a
+frame, where a visitor would press a button without seeing it. On an address that other machines reach, the door asks
 for the token that was printed at the start as well. The token comes in the link (``/?token=...``); a cookie keeps it
 afterwards. The connection is not encrypted: who can read the network can read the token.
 """
@@ -14,6 +15,7 @@ import contextlib
 import ipaddress
 import secrets
 import threading
+from collections import Counter
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
@@ -23,8 +25,10 @@ HEAD_MAX = 16384
 """Longest request head [bytes]."""
 HEAD_S = 5.0
 """How long a visitor may take for it [s]."""
-STRANGERS_MAX = 64
-"""Connections that have not shown the token yet."""
+STRANGERS_MAX = 128
+"""Connections whose head has not come yet; for one more, the oldest of the busiest address goes."""
+BACKLOG = 32
+"""Connections that are taken at once: a head that came with its connection is read before so many push it out."""
 BLOCK = 1 << 16
 COOKIE = "engram_token"
 """Begin of the cookie's name; the port ends it, as cookies are of all ports of a host."""
@@ -36,6 +40,10 @@ FOREIGN = (
     b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
     b"This page moves a robot: it is not served to other web sites, nor under another name of this machine.\n"
 )
+FRAMES = ("iframe", "frame", "embed", "object", "fencedframe")
+"""Where a browser says that it shows the page within another (``Sec-Fetch-Dest``)."""
+NO_FRAME = b"Content-Security-Policy: frame-ancestors 'none'\r\nX-Frame-Options: DENY\r\n"
+"""Head lines that keep a browser from showing an answer within another page."""
 
 
 def is_loopback(host: str) -> bool:
@@ -52,22 +60,27 @@ def hidden_loopback() -> str:
 
 
 def comes_from_here(head: bytes, *, loopback: bool) -> bool:
-    """Tell whether a request is of nobody's script, or of the page's own; on ``loopback`` also whether it names it so.
+    """Tell whether a request is of no other site, and for no frame; on ``loopback`` also whether it names it so.
+
+    Who follows a link from elsewhere comes from here: the browser then shows the page alone.
 
     >>> asked = b"GET / HTTP/1.1\\r\\nHost: localhost:8080\\r\\nOrigin: http://%s\\r\\n\\r\\n"
     >>> comes_from_here(asked % b"localhost:8080", loopback=True), comes_from_here(asked % b"evil.com", loopback=True)
     (True, False)
     """
-    named: dict[str, list[str]] = {"host": [], "origin": []}
+    named: dict[str, list[str]] = {
+        name: [] for name in ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest")
+    }
     for line in head.decode("latin-1").split("\r\n")[1:]:
         name, _, value = line.partition(":")
         named.get(name.strip().lower(), []).append(value.strip().lower())
-    hosts, origins = named["host"], named["origin"]
-    if len(hosts) != 1 or len(origins) > 1:
+    hosts, origins, sites, modes, places = named.values()
+    if len(hosts) != 1 or len(origins) > 1 or not {*places}.isdisjoint(FRAMES):
         return False
+    alone = {*sites} <= {"none", "same-origin"} or (modes, places) == (["navigate"], ["document"])
     try:
         host = urlsplit(f"//{hosts[0]}").hostname or ""
-        own = not origins or urlsplit(origins[0]).netloc == hosts[0]
+        own = urlsplit(origins[0]).netloc == hosts[0] if origins else alone
     except ValueError:
         return False
     return own and (is_loopback(host) or not loopback)
@@ -120,7 +133,7 @@ class TokenGate:
         self._cookie = f"{COOKIE}_{port}"
         self.refused = 0
         self._host, self._port, self._target = host, port, target
-        self._strangers = 0
+        self._strangers: dict[asyncio.Task, str] = {}  # whose head has not come -> address; the oldest first
         self._tasks: set[asyncio.Task] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="token gate", daemon=True)
@@ -149,7 +162,7 @@ class TokenGate:
         self._loop.close()
 
     async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._visited, self._host, self._port, limit=HEAD_MAX)
+        return await asyncio.start_server(self._visited, self._host, self._port, limit=HEAD_MAX, backlog=BACKLOG)
 
     async def _close(self) -> None:
         self._server.close()
@@ -163,21 +176,31 @@ class TokenGate:
         self._tasks.add(task)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError, asyncio.CancelledError):
-                await self._admit(reader, writer)
+                self._make_room()
+                self._strangers[task] = (writer.get_extra_info("peername") or ("",))[0]
+                await self._admit(await self._head(task, reader), reader, writer)
         finally:
             self._tasks.discard(task)
             writer.close()
 
-    async def _admit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._strangers >= STRANGERS_MAX:
-            return
-        self._strangers += 1
+    def _make_room(self) -> None:
+        """Part with the oldest of the address that most strangers come from: it keeps away nobody from elsewhere."""
+        if len(self._strangers) >= STRANGERS_MAX:
+            busiest = Counter(self._strangers.values()).most_common(1)[0][0]
+            oldest = next(task for task, address in self._strangers.items() if address == busiest)
+            del self._strangers[oldest]
+            oldest.cancel()
+
+    async def _head(self, task: asyncio.Task, reader: asyncio.StreamReader) -> bytes:
+        """Return the head of a stranger's request; empty: it is too long."""
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
+            return await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_S)
         except asyncio.LimitOverrunError:
-            head = b""
+            return b""
         finally:
-            self._strangers -= 1
+            self._strangers.pop(task, None)
+
+    async def _admit(self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if head and not comes_from_here(head, loopback=not self.token):
             self.refused += 1
             writer.write(FOREIGN)
@@ -203,7 +226,7 @@ class TokenGate:
         try:
             ways = [
                 asyncio.ensure_future(_pump(reader, page_writer)),
-                asyncio.ensure_future(_pump(page_reader, writer)),
+                asyncio.ensure_future(_answer(page_reader, writer)),
             ]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -214,6 +237,13 @@ class TokenGate:
                 await asyncio.gather(*ways, return_exceptions=True)
         finally:
             page_writer.close()
+
+
+async def _answer(page: asyncio.StreamReader, visitor: asyncio.StreamWriter) -> None:
+    """Pass on what the page says, with a head that keeps it out of frames."""
+    status, _, rest = (await page.readuntil(b"\r\n\r\n")).partition(b"\r\n")
+    visitor.write(status + b"\r\n" + NO_FRAME + rest)
+    await _pump(page, visitor)
 
 
 async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

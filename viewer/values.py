@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from heapq import nlargest
 
 import numpy as np
 
 from engram.core.errors import unknown_name
 from engram.core.types import SceneEdge, SceneNode
 
+MOST_SHOWN = 300
+"""Objects that the page shows at most, and rooms, and robots: a browser draws no more of them smoothly."""
+MOST_RELATIONS = 3000
+KINDS = (("object", "objects"), ("building", "room", "place"), ("agent",))
+"""Layers of the objects, the rooms and the robots."""
 LEVELS = ("ok", "warn", "error", "stale")
 
 
@@ -124,6 +130,24 @@ class Graph:
     edges: tuple[SceneEdge, ...] = ()
     stamp_ns: int = 0
     past: bool = False
+    left_out: int = 0  # objects, rooms and robots that are not in it
+    relations_left_out: int = 0
+
+    def shown(self) -> Graph:
+        """Return the part that the page has room for: what was seen last, what is believed absent at the end."""
+        if len(self.nodes) <= MOST_SHOWN and len(self.edges) <= MOST_RELATIONS:
+            return self
+        kinds = [[n for n in self.nodes.values() if n.layer in layers] for layers in KINDS]
+        kept = {n.id: n for kind in kinds for n in nlargest(MOST_SHOWN, kind, key=_last_seen)}
+        edges = [e for e in self.edges if e.source in kept and e.target in kept]
+        edges.sort(key=lambda e: e.relation == "near")
+        return replace(
+            self,
+            nodes=kept,
+            edges=tuple(edges[:MOST_RELATIONS]),
+            left_out=sum(map(len, kinds)) - len(kept),
+            relations_left_out=len(self.edges) - len(edges[:MOST_RELATIONS]),
+        )
 
     def of(self, *layers: str) -> list[SceneNode]:
         """Return the nodes of these layers, sorted by label."""
@@ -132,12 +156,12 @@ class Graph:
     @property
     def objects(self) -> list[SceneNode]:
         """What can be picked up, moved, lost: those believed absent come last."""
-        return sorted(self.of("object", "objects"), key=lambda n: n.state == "absent")
+        return sorted(self.of(*KINDS[0]), key=lambda n: n.state == "absent")
 
     @property
     def rooms(self) -> list[SceneNode]:
         """Buildings, rooms and places: what objects are in or on."""
-        return self.of("building", "room", "place")
+        return self.of(*KINDS[1])
 
     def label(self, node_id: str) -> str:
         """Return the label of a node, its id where it is unknown."""
@@ -147,3 +171,7 @@ class Graph:
     def held_by(self, agent_id: str) -> list[str]:
         """Return the labels of the objects that an agent holds."""
         return [self.label(e.source) for e in self.edges if e.relation == "held_by" and e.target == agent_id]
+
+
+def _last_seen(node: SceneNode) -> tuple[bool, int]:
+    return node.state != "absent", node.last_seen_ns

@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,9 @@ class Database:
     def commit(self) -> None:
         """Make the open transaction durable; on failure nothing of it is kept.
 
+        It is moved out of the write-ahead log at once: SQLite cuts off a log at its first damaged page without a word,
+        and with it what was committed last.
+
         Raises:
             StoreError: the disk refuses it, or the file was deleted or replaced: what is written there is lost.
         """
@@ -108,6 +111,8 @@ class Database:
         except StoreError:
             self.rollback()
             raise
+        with suppress(StoreError):  # it is durable in the log, too; the next commit moves both
+            self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def rollback(self) -> None:
         """Forget the open transaction."""

@@ -114,6 +114,10 @@ class Retention:
             "WHERE s.robot_id = episodes.robot_id AND s.boot_id = episodes.boot_id), last_sequence)"
         )
 
+    def may_have_forgotten(self, known: int) -> bool:
+        """Tell whether streams may have been forgotten, where so many are known: never fewer are left of them."""
+        return known >= int(TRIMMED_TO * STREAMS)
+
     def forget(self, streams: Collection[Stream]) -> set[Stream]:
         """Forget what is remembered beside the steps, beyond a number of each kind; the oldest goes first.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,6 +17,9 @@ from engram.learning.experience.database import Database, UnreadableStoreError, 
 from engram.learning.experience.spool_stream import Gone, Stream
 
 FILE = "spool.sqlite"
+SIZE = "coalesce(sum(length(payload)), 0)"
+"""Of transitions, in bytes; SQLite tells it without reading them."""
+MB = 1e6
 LAST_PLACE = 2**62
 """No spool gets that far: a number beyond it is damaged."""
 VERSION = 3
@@ -43,6 +48,10 @@ class SpoolConfig:
 
     capacity: int = 200_000
     """Most transitions on disk; when full, new ones are dropped and counted (two 128 px images: about 50 kB each)."""
+    max_mb: float = 16_384.0
+    """Most that wait on disk [MB], whatever their pictures' size; beyond it, too, new ones are dropped and counted."""
+    free_mb: float = 1024.0
+    """So much of its disk is left free [MB]: the latch of a stop, and the memory, may lie on it as well."""
     resend_s: float = 2.0
     """Without progress of the acknowledgement for this long, what is under way is sent again."""
     window: int = 200_000
@@ -54,6 +63,9 @@ class SpoolConfig:
     def __post_init__(self) -> None:
         positive_int("SpoolConfig.capacity", self.capacity)
         positive_int("SpoolConfig.window", self.window)
+        for name in ("max_mb", "free_mb"):
+            if not 0.0 <= (value := getattr(self, name)) < math.inf:
+                raise InvalidInputError(f"SpoolConfig.{name}: {value}, expected a finite number from 0 on")
 
 
 def open_spool(folder: Path, robot_id: str, config: SpoolConfig | None = None) -> tuple[Spool, str]:
@@ -96,7 +108,7 @@ class Spool:
         self._database = Database(Path(folder) / FILE, SCHEMA, VERSION, MIGRATIONS)
         try:
             self._dropped = self._dropped_on_disk = self._counted("dropped")
-            self._waiting = self._count()
+            self._count()
             self._streams = self._restore()
         except StoreError:
             self._database.close()
@@ -115,7 +127,7 @@ class Spool:
             InvalidInputError: a value cannot be stored. No number is used up.
             StoreError: the disk refuses it. No number is used up, and :attr:`dropped` counts what was lost.
         """
-        if len(self) >= self.config.capacity:  # dropping the oldest would lose what the learner may wait for
+        if self.full():  # dropping the oldest would lose what the learner may wait for
             self._dropped += 1
             return None
         numbered = replace(transition, robot_id=self.robot_id, boot_id=self.boot_id, sequence=self._newest + 1)
@@ -130,7 +142,23 @@ class Spool:
             raise
         self._newest += 1
         self._waiting += 1
+        self._bytes += len(payload)
         return numbered
+
+    def full(self) -> str:
+        """Say why no more is kept; empty: there is room."""
+        config = self.config
+        if len(self) >= config.capacity:
+            return f"full: {len(self)} transitions wait"
+        if self._bytes >= config.max_mb * MB:
+            return f"full: {self._bytes / MB:.0f} MB wait, of at most {config.max_mb:g}"
+        try:
+            free = shutil.disk_usage(self._database.path.parent).free
+        except OSError:  # the folder is gone: the next commit says so
+            return ""
+        if free < config.free_mb * MB:
+            return f"full: {free / MB:.0f} MB of its disk are free, and {config.free_mb:g} are to be"
+        return ""
 
     def commit(self) -> int:
         """Make what was added durable; return the newest durable sequence of this opening.
@@ -295,6 +323,7 @@ class Spool:
         except DamagedRecordError:
             with suppress(StoreError):  # a full disk: it is deleted when its turn comes again
                 self._waiting -= self._database.execute("DELETE FROM spool WHERE place = ?", (place,)).rowcount
+                self._bytes -= len(payload)
                 self.unreadable += 1
             return None
 
@@ -309,12 +338,14 @@ class Spool:
         """Delete 1..``sequence`` of ``stream``; return how many went."""
         self._database.begin()
         run, end = self._database.execute, stream.base + sequence
+        ((size,),) = self._database.rows(f"SELECT {SIZE} FROM spool WHERE place > ? AND place <= ?", (stream.base, end))
         gone = run("DELETE FROM spool WHERE place > ? AND place <= ?", (stream.base, end)).rowcount
         run("UPDATE streams SET acknowledged = ? WHERE base = ?", (sequence, stream.base))
         run("DELETE FROM streams WHERE base < ? AND NOT EXISTS (SELECT 1 FROM spool WHERE place <= ?)",
             (stream.base, stream.base))  # fmt: skip
         self._database.commit()
         self._waiting -= gone
+        self._bytes -= size
         return gone
 
     def _forget_uncommitted(self) -> None:
@@ -322,11 +353,11 @@ class Spool:
         self._database.rollback()
         self._dropped += self._newest - self._own.last
         self._newest = self._own.last
-        self._waiting = self._count()
+        self._count()
 
-    def _count(self) -> int:
-        ((count,),) = self._database.rows("SELECT count(*) FROM spool")
-        return int(count)
+    def _count(self) -> None:
+        """Look how much waits on disk."""
+        ((self._waiting, self._bytes),) = self._database.rows(f"SELECT count(*), {SIZE} FROM spool")
 
     def _counted(self, name: str) -> int:
         """Return the counter ``name``; raises UnreadableStoreError if it is none."""

@@ -117,7 +117,10 @@ class ExperienceStore(ExperienceReader):
         return int(self._read("SELECT count(*) FROM transitions")[0][0])
 
     def missing(self) -> int:
-        """Return how many transitions never came because their robots no longer had them."""
+        """Return how many transitions never came because their robots no longer had them.
+
+        Of a stream that may have been forgotten before, its first gap counts as none: what it lacks may have been here.
+        """
         return int(self._read("SELECT coalesce(sum(missing), 0) FROM skipped")[0][0])
 
     def unfinished(self, newest: int = 3) -> tuple[int, list[str]]:
@@ -191,7 +194,8 @@ class ExperienceStore(ExperienceReader):
             f"SELECT count(*) FROM transitions WHERE {OF_STREAM} AND sequence > ? AND sequence <= ?",
             (*stream, acked, gone),
         ).fetchone()
-        missing = gone - acked - here
+        first = not self._database.execute(f"SELECT 1 FROM skipped WHERE {OF_STREAM}", stream).fetchone()
+        missing = 0 if first and self._retention.may_have_forgotten(len(self._acked)) else gone - acked - here
         self._database.execute("INSERT INTO skipped VALUES (?,?,?,?,?)", (*stream, acked + 1, gone, missing))
         return gone
 

@@ -25,8 +25,14 @@ Batch = dict[str, Any]
 """LeRobot's keys: observation.images.<name> (B, 3, H, W) uint8, observation.state (B, 15) float32, action
 (B, h, a) float32, ``UNLEARNT_KEY`` (B, h) bool, task: B instructions; of a policy that reads memory/context also
 ``MEMORY_KEYS``."""
+LARGEST = 100.0
+"""Larger numbers no robot measures or does: metres, radians, shares."""
 CLAIMS = ("share_earlier", "share_successes", "share_failures", "share_person")
 """Parts of a batch of their own, in the order in which they are drawn."""
+
+
+class OutOfRangeError(InvalidInputError):
+    """An episode has numbers that no robot measures, such as those of a sensor that failed: nothing can be learnt."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +263,7 @@ class ReplayBuffer:
         Raises:
             InvalidInputError: no transitions, or cameras, image sizes or action lengths differ within it, or from
                 what the policy takes, or from what the buffer holds where nobody knows that.
+            OutOfRangeError: a state or action is larger than ``LARGEST``.
         """
         if self.get(number) is not None:
             return
@@ -356,6 +363,11 @@ class ReplayBuffer:
             context = ContextRows.of([t.context for t in transitions])
         except (KeyError, ValueError) as error:
             raise InvalidInputError(f"episode {number}: images, actions or tokens change within it: {error}") from None
+        for what, numbers in (("state", state), ("executed_action", action)):
+            if len(wrong := np.argwhere(~(np.abs(numbers) <= LARGEST))):
+                step, at = wrong[0]
+                told = f"{what}[{at}] is {numbers[step, at]:g} at step {transitions[step].step}"
+                raise OutOfRangeError(f"episode {number}: {told}, expected {-LARGEST:g} .. {LARGEST:g}")
         shrink = self._shrink or (lambda _, stack: np.ascontiguousarray(stack))
         small = {name: shrink(IMAGES + name, stack) for name, stack in images.items()}
         words = transitions[0].instruction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -45,12 +45,14 @@ class WeightsLibrary:
 
     Args:
         folder: the library's own.
-        keep: so many versions that were never deployed are kept at most.
+        keep: the weights of so many versions that were never deployed are kept at most, and of as many that were
+            before what drives. Of others that were deployed the manifest stays, and of the first one the weights, too.
         read_only: beside the learner that writes it; nothing is forgotten, and nothing may be changed.
 
     Attributes:
         forgotten: candidates of the run before that were deployed without an approval and are gone now.
         announcements: numbers what is announced to robots.
+        spared: versions that a robot may have to go back to, whatever was deployed since: their weights stay.
 
     Raises:
         StoreError: the folder cannot be written or read, another process writes it, or its file is damaged.
@@ -66,6 +68,7 @@ class WeightsLibrary:
         except BaseException:
             self.close()
             raise
+        self.spared: Collection[str] = ()
         self.announcements = AnnouncementCounter(folder / "announced.json")
 
     def close(self) -> None:
@@ -75,7 +78,7 @@ class WeightsLibrary:
 
     @property
     def deployed(self) -> list[str]:
-        """Versions that were deployed and not rolled back since, oldest first."""
+        """Versions that were deployed and not rolled back since, and whose weights are kept; oldest first."""
         found = self._select("SELECT versions, digest FROM deployed")
         if not found:
             return []
@@ -95,22 +98,30 @@ class WeightsLibrary:
         """Every version, oldest first."""
         return [version for (version,) in self._select("SELECT version FROM versions ORDER BY added")]
 
+    @property
+    def kept(self) -> list[str]:
+        """Versions whose weights are kept, oldest first."""
+        deployed, known = set(self.deployed), self.manifests()
+        return [v for v in self.versions if v in deployed or v not in known or known[v].stage != "retired"]
+
     def add(self, data: bytes, manifest: PolicyManifest) -> None:
         """Keep new weights; the oldest that were never deployed go when there are more than ``keep`` of them."""
         if not manifest.version or "/" in manifest.version or manifest.version.startswith("."):
             raise WeightsError(f"weights version {manifest.version!r}: not a file name")
         write_atomic(self._path(manifest), data)
         kept = {*self.deployed, manifest.version}
-        idle = [version for version in self.versions if version not in kept]
+        idle = [version for version in self.kept if version not in kept]
         self._change({manifest.version: manifest}, gone=idle[: max(0, len(idle) + 1 - self._keep)])
 
     def newest(self) -> str:
         """Return the candidate that was added last; empty when there is none."""
-        return next((v for v in reversed(self.versions) if self.stage(v) == "candidate"), "")
+        return next((v for v, one in reversed(self.manifests().items()) if one.stage == "candidate"), "")
 
     def get(self, version: str) -> tuple[bytes, PolicyManifest]:
-        """Return weights and manifest, verified; raises UnknownNameError or WeightsError."""
+        """Return weights and manifest, verified; raises UnknownNameError, or WeightsError where they are not kept."""
         manifest = self.manifest(version)
+        if manifest.stage == "retired" and version not in (kept := self.kept):
+            raise WeightsError(f"weights {version!r}: drove long ago and are not kept; valid: {', '.join(kept)}")
         return verify(self._path(manifest), manifest), manifest
 
     def manifest(self, version: str) -> PolicyManifest:
@@ -118,20 +129,14 @@ class WeightsLibrary:
         found = self._select("SELECT manifest, digest FROM versions WHERE version = ?", (version,))
         if not found:
             raise unknown_name("weights version", version, self.versions)
-        ((text, digest),) = found
-        try:
-            if digest != checksum(version, text):
-                raise ValueError("its digest does not fit")
-            return manifest_from_json(text)
-        except DAMAGED as error:
-            raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
+        return _manifest(version, *found[0])
 
     def manifests(self) -> dict[str, PolicyManifest]:
         """Return what is said of every version, oldest first; those that are damaged are left out."""
         found = {}
-        for version in self.versions:
+        for version, text, digest in self._select("SELECT version, manifest, digest FROM versions ORDER BY added"):
             with suppress(WeightsError):
-                found[version] = self.manifest(version)
+                found[version] = _manifest(version, text, digest)
         return found
 
     def stage(self, version: str) -> str:
@@ -156,9 +161,10 @@ class WeightsLibrary:
         metrics = {name: value for name, value in manifest.metrics.items() if name != "because"}
         manifest = replace(manifest, stage=stage, metrics=metrics | {"approved_because": reason})
         changed, deployed = {version: manifest}, self._with(version)
-        for earlier in () if canary else deployed[:-1]:
-            if earlier != version and self.stage(earlier) in ("approved", "canary"):
-                changed[earlier] = replace(self.manifest(earlier), stage="retired")
+        known = {} if canary else self.manifests()
+        for earlier in known.keys() & set(deployed) - {version}:
+            if known[earlier].stage in ("approved", "canary"):
+                changed[earlier] = replace(known[earlier], stage="retired")
         self._change(changed, deployed)
         return data, manifest
 
@@ -204,14 +210,20 @@ class WeightsLibrary:
 
     def _forget_candidates(self) -> tuple[str, ...]:
         """Delete what nobody approved; return the versions among it that had been deployed."""
-        passing = {version for version in self.versions if self.stage(version) not in (*LASTING, UNREADABLE)}
+        passing = {version for version, one in self.manifests().items() if one.stage not in LASTING}
         deployed = self.deployed
         self._change(deployed=[version for version in deployed if version not in passing], gone=passing)
         return tuple(version for version in deployed if version in passing)
 
     def _with(self, version: str) -> list[str]:
-        deployed = self.deployed
-        return deployed if deployed[-1:] == [version] else [*deployed, version]
+        """Return what is deployed once ``version`` drives: of what was long ago only the first, and what may yet be
+        gone back to."""
+        deployed, known = self.deployed, self.manifests()
+        if deployed[-1:] != [version]:
+            deployed.append(version)
+        stays = {*self.spared, *(v for v, one in known.items() if one.stage in ("approved", "canary")), deployed[0]}
+        newest = len(deployed) - 1 - self._keep
+        return [one for place, one in enumerate(deployed) if place >= newest or one in stays or one not in known]
 
     def _change(
         self,
@@ -238,13 +250,11 @@ class WeightsLibrary:
             self._database.rollback()
             raise
         with suppress(StoreError, OSError):  # the change is made, whatever becomes of this: the next one does it again
-            # A damaged write-ahead log is cut off without a word, and with it the last changes: let nothing stay there.
-            self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._delete_unused()
 
     def _delete_unused(self) -> None:
         try:
-            used = {self._path(self.manifest(version)) for version in self.versions}
+            used = {self._path(self.manifest(version)) for version in self.kept}
         except WeightsError:
             return  # nobody knows which file a damaged manifest means
         for path in {*self._folder.glob("*.safetensors"), *self._folder.glob("*.safetensors.*.partial")} - used:
@@ -257,6 +267,15 @@ class WeightsLibrary:
 
     def _path(self, manifest: PolicyManifest) -> Path:
         return self._folder / f"{manifest.sha256}.safetensors"
+
+
+def _manifest(version: str, text: str, digest: str) -> PolicyManifest:
+    try:
+        if digest != checksum(version, text):
+            raise ValueError("its digest does not fit")
+        return manifest_from_json(text)
+    except DAMAGED as error:
+        raise WeightsError(f"manifest of {version!r} cannot be read: {error}") from None
 
 
 def checksum(*texts: str) -> str:

@@ -6,6 +6,7 @@ Everything that arrives is bounded in bytes before it is kept, and every refusal
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,16 +19,16 @@ from engram.core.types import Lineage, PolicyManifest
 from engram.learning.weights.announcements import KEY, AnnouncementLog, check_robot, sequence
 from engram.learning.weights.keys import ACCEPT
 from engram.learning.weights.manifest import check_signature, verify
-from engram.learning.weights.slices import Assembler, chunk_count
+from engram.learning.weights.slices import SLICE_MAX, Assembler, chunk_count
 
-SLICE_MAX = 1 << 20
-"""Largest slice [bytes], that of the learner's parameter ``chunk_size``."""
 SLICES_MAX = 1 << 16
 """Most slices of one file."""
 EARLY_MAX = 32 << 20
 """Slices kept that came before their manifest [bytes]: the topics have no order between them."""
 VERSION_MAX = 200
 """Longest name of a version [characters]."""
+STALLED_S = 10.0
+"""Weights are incomplete once nothing of them has come for so long [s]."""
 
 
 class WeightsReceiver:
@@ -45,6 +46,7 @@ class WeightsReceiver:
         keys: when not empty, one of them must have signed the manifest, newer than those before.
         robot_id: weights that are announced to robots are taken if this is one of them.
         size_max: largest weight file [bytes].
+        clock: tells the time that waiting for slices is measured in [s].
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class WeightsReceiver:
         keys: Mapping[str, Ed25519PublicKey] | None = None,
         robot_id: str = "",
         size_max: int = 1 << 30,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if accept not in ACCEPT:
             raise unknown_name("value of accept", accept, ACCEPT)
@@ -65,6 +68,7 @@ class WeightsReceiver:
         self._count, self._keys, self._robot_id, self._size_max = count, dict(keys or {}), robot_id, size_max
         self._log = AnnouncementLog(folder / "announced.json")
         self._assembler: Assembler | None = None
+        self._clock, self._announced_at, self._came_at = clock, 0.0, 0.0  # of what is assembled, and its newest slice
         self._early: deque[tuple[str, int, bytes]] = deque()
         self.early_bytes = 0
         self._newest: PolicyManifest | None = None  # taken last, whether its bytes have come or not
@@ -109,6 +113,7 @@ class WeightsReceiver:
                 self._whole = manifest, b""
                 return
             self._assembler = Assembler(manifest, chunk_size)
+            self._announced_at = self._came_at = self._clock()
             for version, index, data in early:
                 if version == manifest.version:
                     self.take(version, index, data)
@@ -117,20 +122,31 @@ class WeightsReceiver:
 
     @property
     def waits(self) -> bool:
-        """Whether something is left that the disk has refused."""
-        return self._unchecked is not None or self._whole is not None or self._log.waits
+        """Whether something is left that the disk has refused, or that does not come."""
+        return self._unchecked is not None or self._whole is not None or self._log.waits or bool(self._lacking())
+
+    def _lacking(self) -> str:
+        """Return which announced weights lack slices of which none comes any more, in words; empty: none do."""
+        assembler, now = self._assembler, self._clock()
+        if assembler is None or now - self._came_at < STALLED_S:
+            return ""
+        since = f"announced {now - self._announced_at:.0f} s ago, none has come for {now - self._came_at:.0f} s"
+        missing = f"{len(assembler.missing)} of {assembler.count} slices are missing"
+        return f"weights {assembler.manifest.version!r}: {missing}; {since}"
 
     def go_on(self) -> None:
         """Try again what the disk has refused.
 
         Raises:
-            WeightsError: what could not be checked before is refused, and why.
+            WeightsError: what could not be checked before is refused, and why; or slices do not come, and of what.
             OSError: the disk refuses it still.
         """
         self._settle()
         if self._unchecked is not None:
             again, self._unchecked = self._unchecked, None
             self.begin(*again)
+        if lacking := self._lacking():
+            raise WeightsError(lacking)
 
     def _settle(self) -> None:
         """Make durable which announcement is the newest, then keep the whole file and offer it; raises OSError."""
@@ -191,8 +207,8 @@ class WeightsReceiver:
             return
         with self._counted("slice"):
             complete = assembler.add(index, data)
+        self._came_at = self._clock()
         if complete:
-            self._assembler = None
             self._finish(assembler)
 
     def _keep_early(self, version: str, index: int, data: bytes) -> None:
@@ -208,8 +224,10 @@ class WeightsReceiver:
 
     def _finish(self, assembler: Assembler) -> None:
         manifest, self._newest = assembler.manifest, None  # until it is here: what is damaged may come again
+        self._assembler = Assembler(manifest, assembler.chunk_size)  # and so may its slices
         with self._counted("content"):
             data = verify(assembler.data(), manifest)
+        self._assembler = None
         self._newest, self._whole = manifest, (manifest, data)
         self._settle()
 

@@ -8,6 +8,25 @@ from engram.core.arrays import positive_int
 from engram.core.errors import WeightsError
 from engram.core.types import PolicyManifest
 
+FILE_SLICES = 256
+"""Most slices of a file that a learner sends. ``policy/weights`` keeps twice as many for those who come late: what
+drives, and a canary."""
+SLICE_MAX = 4 << 20
+"""Largest slice [bytes]."""
+
+
+def slice_size(manifest: PolicyManifest, wished: int) -> int:
+    """Return in slices of how many bytes a file travels: ``wished``, or more where these would be too many.
+
+    Raises:
+        WeightsError: the slices would be too large.
+    """
+    size = max(wished, chunk_count(manifest.size, FILE_SLICES))
+    if size > SLICE_MAX:
+        most = FILE_SLICES * SLICE_MAX
+        raise WeightsError(f"weights {manifest.version!r}: {manifest.size} bytes, at most {most} can be sent")
+    return size
+
 
 def chunk_count(size: int, chunk_size: int) -> int:
     """Return how many chunks of ``chunk_size`` bytes hold ``size`` bytes."""

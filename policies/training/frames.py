@@ -27,7 +27,16 @@ from tqdm import tqdm
 
 from engram.core.chunk_rows import UNLEARNT_KEY, chunk_rows, ends
 from engram.core.context_rows import MEMORY_KEYS, ContextBuilder, ContextRows
-from engram.core.dataset_check import NO_HUB, UNREADABLE, check_dataset, data_files, logged_tasks, reading, unreadable
+from engram.core.dataset_check import (
+    NO_HUB,
+    UNREADABLE,
+    check_dataset,
+    data_files,
+    logged_tasks,
+    reading,
+    unreadable,
+    used_up,
+)
 from engram.core.errors import DAMAGED, InvalidInputError, NonFiniteError, unknown_name
 from engram.core.registry import split_options
 from engram.policies.lerobot.configuration_engram_vla import LANGUAGE_KEY
@@ -200,6 +209,8 @@ def _load(root: Path, shrink: DownsampleImages, cache: Path, pieces: int, skip_i
         try:
             frames = _read(cache, shrink, pieces, skip_idle)
         except (*DAMAGED, EOFError) as error:
+            if used_up(error):
+                raise
             print(f"{said}: {error!r}", file=sys.stderr)
     if frames is None:
         _check_replaceable(cache)
@@ -323,20 +334,21 @@ def _decode(root: Path, shrink: DownsampleImages, cache: Path, source: str) -> N
     """Decode every frame; the folder appears under its name only when it is whole."""
     from datasets.exceptions import DatasetsError  # slow to import, and the learner has no dataset
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
-    from pyarrow import parquet
+    from pyarrow import ArrowException, parquet
 
     check_dataset(root)
     try:
         dataset = LeRobotDataset(NO_HUB, root=root)
-    except (DatasetsError, *UNREADABLE) as error:
+    except (DatasetsError, ArrowException, OSError, ValueError) as error:
+        if full := used_up(error):
+            raise full from None
         for file in data_files(root):
-            with reading(file), parquet.ParquetFile(file) as opened:
+            with reading(file, UNREADABLE), parquet.ParquetFile(file) as opened:
                 for _ in opened.iter_batches():
                     pass
         raise unreadable(root / "data", error.__cause__ or error) from error
     offered = MEMORY_KEYS if MEMORY_KEYS[0] in dataset.meta.features else ()
-    with reading(root / "data"):
-        check_finite(dataset, ("observation.state", "action", *offered))
+    check_finite(dataset, ("observation.state", "action", *offered))
     partial = cache.with_name(f"{cache.name}.{os.getpid()}.partial")
     partial.mkdir(parents=True)
     try:
@@ -368,7 +380,7 @@ def _decode_into(
     )
     at = 0
     for batch in tqdm(loader, desc="decoding images", unit="batch"):
-        if isinstance(batch, InvalidInputError):
+        if isinstance(batch, Exception):
             raise batch
         b = len(batch["action"])
         for key in cameras:
@@ -390,14 +402,18 @@ def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:
     """Check the numbers of the features ``names``, before images are decoded, which takes far longer.
 
     Raises:
-        NonFiniteError: one is NaN or infinite; names feature, episode and frame. Or the statistics are that alone.
+        InvalidInputError: they cannot be read.
+        NonFiniteError: one is NaN or infinite; names feature, episode and frame. Or only the statistics of a feature
+            hold such a number, or a deviation below 0; names the file and the feature.
     """
     columns = dataset.hf_dataset.with_format("numpy", columns=["episode_index", "frame_index", *names])
     for at in range(0, len(columns), 1024):
-        block = columns[at : at + 1024]
+        with reading(Path(dataset.root) / "data", UNREADABLE):
+            block = columns[at : at + 1024]
         for name in names:
             with reading(f"dataset {dataset.root}: {name}"):
-                finite = np.isfinite(np.stack(block[name])).reshape(len(block["frame_index"]), -1).all(1)
+                numbers = np.stack(block[name]).astype(np.float64)
+            finite = np.isfinite(numbers).reshape(len(numbers), -1).all(1)
             if not finite.all():
                 row = int(np.argmin(finite))
                 episode, frame = int(block["episode_index"][row]), int(block["frame_index"][row])
@@ -411,7 +427,7 @@ def check_finite(dataset: LeRobotDataset, names: Sequence[str]) -> None:
             raise NonFiniteError(f"{dataset.root}/meta/stats.json: mean or std of {name} is not finite, or std below 0")
 
 
-class _Batches(Dataset[dict[str, Tensor] | InvalidInputError]):
+class _Batches(Dataset[dict[str, Tensor] | Exception]):
     """Batches of a dataset, images already downsampled: the workers do the arithmetic and send a quarter of the bytes.
 
     What cannot be read is returned as the error: one raised in a worker would tell its traceback in its text."""
@@ -427,16 +443,15 @@ class _Batches(Dataset[dict[str, Tensor] | InvalidInputError]):
     def __len__(self) -> int:
         return -(-len(self.dataset) // BATCH)
 
-    def __getitem__(self, at: int) -> dict[str, Tensor] | InvalidInputError:
+    def __getitem__(self, at: int) -> dict[str, Tensor] | Exception:
         samples: list[dict[str, Any]] = []
         try:
             for row in range(at * BATCH, min(len(self.dataset), (at + 1) * BATCH)):
                 samples.append(self.dataset[row])
         except UNREADABLE as error:
-            return unreadable(self._place(at * BATCH + len(samples)), error)
+            return used_up(error) or unreadable(self._place(at * BATCH + len(samples)), error)
+        batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
         try:
-            with reading(f"dataset {self.dataset.root}"):
-                batch = {key: torch.stack([torch.as_tensor(s[key]) for s in samples]) for key in self.columns}
             return batch | {key: self._shrunk(key, [s[key] for s in samples]) for key in self.cameras}
         except InvalidInputError as error:
             return error
@@ -456,10 +471,10 @@ class _Batches(Dataset[dict[str, Tensor] | InvalidInputError]):
     def _place(self, row: int) -> str:
         """Return which frame ``row`` is, and the files that hold it."""
         meta = self.dataset.meta
-        ends = np.cumsum(meta.episodes["length"])
-        episode = int(np.searchsorted(ends, row, "right"))
+        next_rows = np.cumsum(meta.episodes["length"])
+        episode = int(np.searchsorted(next_rows, row, "right"))
         files = [meta.get_data_file_path(episode), *(meta.get_video_file_path(episode, v) for v in meta.video_keys)]
-        frame = row - int(ends[episode]) + meta.episodes["length"][episode]
+        frame = row - int(next_rows[episode]) + meta.episodes["length"][episode]
         return f"{self.dataset.root}: frame {frame} of episode {episode}, in {' or '.join(map(str, files))}"
 
 
@@ -477,8 +492,8 @@ def _save_columns(
     groups, group = _groups(Path(dataset.root), episode, words, instructions)
     np.save(folder / "state.npy", columns["observation.state"].astype(np.float32))
     np.save(folder / "action.npy", columns["action"].astype(np.float32))
-    ends = np.append(np.flatnonzero(np.diff(episode)), len(episode) - 1)
-    np.save(folder / "last.npy", ends[np.searchsorted(ends, np.arange(len(episode)))])
+    last_rows = np.append(np.flatnonzero(np.diff(episode)), len(episode) - 1)
+    np.save(folder / "last.npy", last_rows[np.searchsorted(last_rows, np.arange(len(episode)))])
     np.save(folder / "words.npy", words)
     np.save(folder / "group.npy", group)
     told = {"source": source, "cameras": cameras, "context": context, "instructions": instructions, "groups": groups}

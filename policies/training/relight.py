@@ -54,9 +54,9 @@ HELD_OUT, MEASURED = 20, 512
 """One of so many episodes is not learnt from, and so many of their frames, drawn, tell how well the encoders see."""
 STILL = 1e-3
 """Least variance of what a camera tells, of its mean square: it may have been covered all the time."""
-AS_SAID, OTHERWISE = 0.4, 0.25
-"""Share of the pictures that are seen under the dataset's own words, and how far what the network makes of other words
-strays at most, of its root mean square."""
+OWN_WORDS_SHARE, WORD_NOISE = 0.4, 0.25
+"""Share of the pictures that are seen under their own instruction, and largest standard deviation of the noise on the
+word features of the others, of their root mean square."""
 WARMUP, EMA, CLIP = 100, 0.998, 1.0
 """Steps in which the learning rate rises, decay of the averaged weights, norm that gradients are clipped to."""
 
@@ -167,15 +167,17 @@ class Relighting:
         return round(float(np.mean([float(d.abs().mean()) * side / 2 for d, side in zip(off, sides, strict=True)])), 2)
 
     def _words(self, embeddings: Tensor) -> Tensor:
-        """Return what the network makes of instructions (B, n): (B, d); of most, on the way to another or elsewhere.
+        """Return the word features (B, d) of instructions (B, n), most of them altered.
 
-        The encoders hear the words (FiLM). Taught under those of the dataset alone they would see worse under others.
+        60 % of the rows get those of a random interpolation between two instructions of the batch, plus Gaussian noise
+        of up to ``WORD_NOISE``. The encoders hear the words (FiLM). Taught under the dataset's instructions alone, they
+        would see worse under others.
         """
         b = len(embeddings)
-        share, stray, said = (torch.rand(b, 1, device=embeddings.device) for _ in range(3))
+        share, strength, own = (torch.rand(b, 1, device=embeddings.device) for _ in range(3))
         mixed = self.network.words(torch.lerp(embeddings, embeddings[torch.randperm(b)], share))
-        blur = OTHERWISE * stray * mixed.square().mean().sqrt() * torch.randn_like(mixed)
-        return torch.where(said < AS_SAID, self.network.words(embeddings), mixed + blur)
+        noise = WORD_NOISE * strength * mixed.square().mean().sqrt() * torch.randn_like(mixed)
+        return torch.where(own < OWN_WORDS_SHARE, self.network.words(embeddings), mixed + noise)
 
     def card(self, errors: dict[str, float], minutes: float) -> dict[str, Any]:
         """Return what is known of the taught policy: how it was made, and the card of the one that it began with."""

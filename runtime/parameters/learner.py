@@ -41,7 +41,7 @@ class LearnerNodeConfig(BoundNodeConfig):
     save_every: int = param(50, 1, 1000000)
     """Updates between two saved training states."""
     chunk_size: int = param(65536, 1024, 1048576)
-    """Size of the slices in which weights travel [bytes]."""
+    """Size of the slices in which weights travel [bytes]; of a file that would need more than 256 they are larger."""
     signing_key: str = ""
     """PEM file with the Ed25519 private key that signs manifests, see `engram keys`; empty: they are not signed."""
     weights_for: tuple[str, ...] = ("",)

@@ -110,6 +110,8 @@ def test_snapshots_export_import_and_repair(store, tmp_path, capsys):
         in engram(capsys, "export", "--store", store, "--at", "3", "a.jsonl")[1]
     )
     assert "suffix '.txt', valid: .jsonl, .graphml" in engram(capsys, "export", "--store", store, "a.txt")[1]
+    code, said = engram(capsys, "export", "--store", store, store / "graph" / "all.jsonl")
+    assert code == 2 and "lies in the store" in said and not (store / "graph" / "all.jsonl").exists()
     (store / "graph" / "repo").write_bytes(b"nonsense")
     code, said = engram(capsys, "query", "--store", store, "red cup")
     assert code == 2 and "engram memory repair" in said

@@ -47,6 +47,17 @@ def test_a_file_is_found_to_be_writable_without_being_written(tmp_path):
             writable("X.output", output)
 
 
+def test_a_file_is_not_written_into_what_is_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "read").mkdir()
+    with pytest.raises(
+        InvalidInputError, match=rf"X\.output '{tmp_path}/read/new/x.json': lies in the input '.*/read'"
+    ):
+        writable("X.output", "~/read/new/x.json", {"the input": tmp_path / "read"})
+    assert not any((tmp_path / "read").iterdir())
+    assert writable("X.output", "~/ready.json", {"the input": tmp_path / "read"}) == tmp_path / "ready.json"
+
+
 def test_a_new_folder_may_hold_what_is_gone_on_with_and_nothing_else(tmp_path):
     folder = tmp_path / "deep" / "new"
     assert new_folder("X.output", folder) == folder and folder.is_dir()

@@ -28,6 +28,7 @@ from engram.benchmarks.result_files import ResultFile
 from engram.core.errors import StoreError
 from engram.learning.weights.gate_verdict import GateVerdict
 from engram.policies.checkpoint import WEIGHTS
+from engram.policies.loading import load_policy
 from engram.runtime.factories import policy_folder
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 
@@ -119,6 +120,25 @@ def test_what_is_worse_in_safety_alone_has_to_be_rejected_for_safety() -> None:
             {"gate_policies": ResultFile("gate_policies", {"figures": told, "candidates": rows})}
         )
         assert [line for line in page if "for safety" in line] == [cell] * (cell is not None)
+
+
+def test_what_repeats_its_last_action_executes_whole_chunks_of_the_same_one(weights, tmp_path, monkeypatch) -> None:
+    tried = []
+
+    def validate(candidate, drives, *about, **how):
+        tried.append((candidate, drives))
+        return GateVerdict("new", "old", "here", REJECT, "worse", Gate(("reach",)).report() | OF_A_RUN)
+
+    monkeypatch.setattr(gate_policies, "validate", validate)
+    (name,) = (one.name for one in candidates().values() if one.name.startswith("repeats its last action"))
+    decided(name, GatePoliciesBenchmark(work=tmp_path))
+    ((candidate, drives),) = tried
+    assert candidate.settings != drives.settings  # results of one are not taken for those of the other
+    assert json.loads((Path(candidate.checkpoint) / "config.json").read_text())["n_action_steps"] == 16
+    bias = load_file(candidate.weights)[f"{OUTPUT}.bias"].reshape(-1, 7)
+    np.testing.assert_array_equal(bias, np.tile(weights[f"{OUTPUT}.bias"][:7], (16, 1)))
+    policy = load_policy(candidate.checkpoint)
+    policy.load_weights(Path(candidate.weights), candidate.sha256)  # the network takes them
 
 
 def test_swapped_actions_swap_back(weights) -> None:

@@ -17,6 +17,7 @@ from engram.benchmarks.policy_claims import (
     PolicyClaims,
     blocks,
     claims,
+    complete,
 )
 from engram.core.errors import InvalidInputError
 from engram.core.statistics import wilson
@@ -81,3 +82,12 @@ def test_claims_are_judged_by_their_targets():
     assert (told["tabletop_pushed"]["value"], met["tabletop_pushed"]) == (pytest.approx(0.82), True)
     assert (told["out_of_view_no_context"]["value"], met["out_of_view_no_context"]) == (pytest.approx(0.3), None)
     assert (met["memory_delay_x2"], "memory_delay_x4" in met) == (False, False)
+
+
+@pytest.mark.usefixtures("remembers_and_looks_up")
+def test_of_a_condition_that_was_cut_off_no_mean_is_told():
+    wanted = blocks(PolicyClaims(policy="engram", episodes=5, ablation_episodes=5, condition_episodes=5))
+    whole = {arm: {task: wilson(4, 5) for who, task in seeds(wanted) if who == arm} for arm, _ in seeds(wanted)}
+    assert complete(whole, wanted) == whole
+    part = dict(whole, **{"delay x4": dict(list(whole["delay x4"].items())[:-1])})
+    assert set(whole) - set(complete(part, wanted)) == {"delay x4"}

@@ -52,6 +52,22 @@ def test_a_training_ends_with_its_minutes_and_a_longer_one_goes_on(config, tmp_p
     assert not (checkpoints / "100").exists()  # gigabytes each
 
 
+def test_a_training_does_not_go_on_with_other_settings_than_it_was_begun_with(config, tmp_path, monkeypatch):
+    stand_in(tmp_path, 100, 60)
+    train("act", config, 0.01)
+    other = "act: was begun with --batch_size=8, expected --batch_size=16; choose another"
+    for minutes in (0.01, 0.02):  # spent or not
+        with pytest.raises(EngramError, match=other):
+            train("act", replace(config, batch_size=16), minutes)
+    monkeypatch.setitem(policy_peers.SETTINGS, "act", ("--policy.dim_model=64",))
+    with pytest.raises(EngramError, match=r"act: was begun with --policy\S*null, expected --policy.dim_model=64"):
+        train("act", config, 0.02)
+    (tmp_path / "act.json").unlink()  # as of a training whose minutes were not those that it computed
+    with pytest.raises(EngramError, match="act: was begun with settings that nobody kept"):
+        train("act", config, 0.02)
+    assert len((tmp_path / "called").read_text().splitlines()) == 1
+
+
 def test_a_quick_run_tries_two_episodes_a_task(config, tmp_path, monkeypatch):
     tried = []
     monkeypatch.setattr(policy_peers, "train", lambda peer, its, minutes: tried.append(minutes) or tmp_path / peer)

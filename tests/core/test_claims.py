@@ -126,3 +126,15 @@ def test_a_successor_waits_for_its_predecessor_and_an_intruder_for_nothing():
         topic.now += 2 * REMEMBERED_S
         assert topic.says(2) == ""
         assert topic.says(3) == "from /intruder, but /safety_node writes it"
+
+
+def test_a_node_may_be_meant_in_any_namespace_and_two_of_one_full_name_are_still_told_from_nobody():
+    topic = Topic("/*/policy_node", "/pad")
+    topic.there = {gid(1): "/r1/policy_node", gid(2): "/r1/policy_node", gid(3): "/a/r2/policy_node", gid(4): "/r1/pad"}
+    assert topic.says(1) == topic.says(2) == "2 processes call themselves /r1/policy_node; it counts when one is left"
+    assert topic.says(4) == "from /r1/pad, expected /*/policy_node or /pad"
+    assert topic.claim.may_succeed(gid(1)) and not topic.claim.may_succeed(gid(4))
+    assert topic.says(3) == ""
+    assert topic.says(1) == "2 processes call themselves /r1/policy_node; it counts when one is left"  # remembered
+    topic.now += 2 * REMEMBERED_S
+    assert topic.says(1) == "from /r1/policy_node, but /a/r2/policy_node writes it"

@@ -72,6 +72,9 @@ def test_numbers_are_written_as_computed_by_hand():
 def test_provenance_comes_from_the_file_alone():
     known = ResultFile("x", {"command": "eval base", "commit": "0123456789+", "seeds": [0, 100], "per_task": {}})
     assert (known.command, known.commit, known.seeds) == ("`engram eval base`", "`0123456+`", "0-99 for each task")
+    swapped = ResultFile("x", {"command": "eval base --swap", "seeds": [10, 20], "unswapped": {}, "swapped_goal": {}})
+    assert swapped.seeds == "10-29 for each task"
+    assert ResultFile("x", {"seeds": [10, 11, 12]}).seeds == "10-12"
     assert ResultFile("x", {"config": {"first_seed": 5}}).seeds == "from 5"
 
 

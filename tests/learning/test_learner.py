@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from engram.learning.algorithms.behavior_cloning import BehaviorCloning, Behavio
 from engram.learning.experience.database import set_aside
 from engram.learning.experience.eligibility import STALE
 from engram.learning.experience.store import ExperienceStore
-from engram.learning.learner import LINE, Learner
+from engram.learning.learner import LINE, OUT_OF_RANGE, Learner
 from engram.learning.learner_config import LearnerConfig
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.weights.manifest import make_manifest, tensor_specs, verify
@@ -352,6 +353,60 @@ def test_a_loss_that_is_not_finite_is_not_learnt_from():
     with pytest.raises(WeightsError, match="loss inf at update 0"):
         subject.update(batch, seed=0)
     assert subject.weights() == before
+
+
+class Choosy(BehaviorCloning):
+    """Cannot take some of the updates that it is asked for."""
+
+    asked: tuple = ()
+    refuses = 0
+
+    def update(self, batch, seed):
+        self.asked = (*self.asked, seed)
+        if self.refuses:
+            self.refuses -= 1
+            raise WeightsError("loss nan, skipped")
+        return super().update(batch, seed)
+
+
+def test_what_an_update_failed_on_is_not_drawn_again_for_ever(store, tmp_path):
+    feed(store, range(2))
+    rule = Choosy(TinyPolicy(), lambda batch: batch, lineage=LINEAGE)
+    learner = learner_of(store, rule, tmp_path)
+    drawn, sample = [], learner._replay.sample
+    learner._replay.sample = lambda size, seed: drawn.append(seed) or sample(size, seed)
+    learner.poll()
+    learner.step()
+    rule.refuses = 2
+    for _ in range(2):
+        with pytest.raises(WeightsError, match="loss nan"):
+            learner.step()
+    learner.save()
+    paid = learner.metrics["update_credit"]
+    learner.step()
+    assert drawn == [(0, n) for n in range(4)] and len(set(rule.asked)) == 4
+    assert (learner.metrics["updates"], learner.metrics["update_credit"]) == (2, paid - 1)
+    again = learner_of(store, Choosy(TinyPolicy(), lambda batch: batch, lineage=LINEAGE), tmp_path)
+    again.step()
+    assert again.algorithm.asked == rule.asked[-1:]
+
+
+@pytest.mark.parametrize("name", ["state", "executed_action"])
+@pytest.mark.parametrize("value", [1e3, -1e12, np.nan])
+def test_an_episode_with_a_number_that_no_robot_has_is_passed_over_and_named(store, tmp_path, name, value):
+    feed(store, range(2))
+    steps = episode(2, 8)
+    wrong = getattr(steps[5], name).copy()
+    wrong[3] = value
+    with suppress(InvalidInputError):  # not a number is no transition
+        store.append([*steps[:5], replace(steps[5], **{name: wrong}), *steps[6:]])
+        store.commit()
+    learner = learner_of(store, cloning(TinyPolicy()), tmp_path)
+    assert learner.poll() == 2 and learner.misfit == ""
+    if np.isfinite(value):
+        assert learner.passed_over == {OUT_OF_RANGE: 1}
+        assert learner.strange == f"panda: episode 3: {name}[3] is {value:g} at step 5, expected -100 .. 100"
+    assert np.isfinite(finish(learner)).all()
 
 
 def test_shipped_weights_are_the_average_of_the_trained_ones():

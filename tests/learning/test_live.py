@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import StoreError
-from engram.learning.live import MOST, RECENT, LiveRecord, worse_than_before
+from engram.learning.live import ENOUGH, MOST, RECENT, LiveRecord, worse_than_before
 
 BEFORE = {"reach": "1" * 20, "stack": "10" * 10, "never": "0" * 5}
 
@@ -70,15 +70,27 @@ def test_a_damaged_record_is_named(tmp_path, text):
 @pytest.mark.parametrize(
     ("now", "worse"),
     [
-        ({"reach": "0" * 10}, "reach 0 of 10, before 20 of 20"),
-        ({"reach": "1" * 20, "stack": "0" * 40}, "stack 0 of 40, before 10 of 20"),
-        ({"reach": "00"}, ""),
-        ({"never": "0" * 50, "new": "0" * 50}, ""),
-        ({}, ""),
+        ({"reach": "0" * 10}, ("reach", "reach 0 of 10, before 20 of 20")),
+        ({"reach": "1" * 20, "stack": "0" * 40}, ("stack", "stack 0 of 40, before 10 of 20")),
+        ({"reach": "00"}, None),
+        ({"never": "0" * 50, "new": "0" * 50}, None),
+        ({}, None),
     ],
 )
 def test_what_is_shown_to_be_worse_is_named(now, worse):
     assert worse_than_before(now, BEFORE, 0.05) == worse
+
+
+def test_the_newest_version_that_was_tried_enough_tells_how_it_went(tmp_path):
+    live = LiveRecord(tmp_path / "outcomes.json")
+    tried = {"a": {"reach": 50}, "b": {"reach": ENOUGH, "stack": 3}, "c": {"reach": ENOUGH - 1, "stack": 3}, "d": {}}
+    for version, of in tried.items():
+        for task, count in of.items():
+            for number in range(count):
+                live.add(number, version, task, True)
+    assert live.shown(["a", "b", "c", "d"]) == {"reach": "b", "stack": "c"}
+    assert live.shown(["b", "a"]) == {"reach": "a", "stack": "b"}
+    assert live.shown(["d"]) == live.shown([]) == {}
 
 
 def test_an_equal_version_is_seldom_rolled_back():

@@ -304,7 +304,7 @@ def test_early_slices_are_bounded_by_their_bytes_and_dropped_with_the_next_manif
         inbox.receiver.take("nobody's", index, piece)
         assert inbox.receiver.early_bytes <= 3 * module.SLICE_MAX
     assert inbox.counts["weights slices without a manifest dropped"] == 7
-    with pytest.raises(WeightsError, match="slice of 1048577 bytes, expected at most 1048576"):
+    with pytest.raises(WeightsError, match="slice of 4194305 bytes, expected at most 4194304"):
         inbox.receiver.take("nobody's", 0, piece + b"x")
     early = list(split(data(1.0), SLICE))
     inbox.receiver.take("v1", 0, early[0])
@@ -319,6 +319,41 @@ def test_a_file_in_too_many_slices_is_refused(tmp_path):
         inbox.receiver.begin(manifest, b"", 1)
     with pytest.raises(InvalidInputError, match="chunk_size"):
         inbox.receiver.begin(manifest, b"", 0)
+
+
+def test_slices_that_do_not_come_are_named_until_they_are_sent_again(tmp_path):
+    now = [0.0]
+    inbox = Inbox(tmp_path, clock=lambda: now[0])
+    pieces = list(enumerate(split(inbox.announce("v1", 1), SLICE)))
+    now[0] = 5.0
+    inbox.receiver.take("v1", *pieces[1])
+    now[0] += module.STALLED_S - 1.0
+    assert not inbox.receiver.waits
+    inbox.receiver.go_on()
+    now[0] += 2.0
+    assert inbox.receiver.waits
+    with pytest.raises(WeightsError) as told:
+        inbox.receiver.go_on()
+    count = len(pieces)
+    assert str(told.value) == (
+        f"weights 'v1': {count - 1} of {count} slices are missing; announced 16 s ago, none has come for 11 s"
+    )
+    for piece in pieces:
+        inbox.receiver.take("v1", *piece)
+    assert inbox.offered == [("v1", data(1.0))] and not inbox.receiver.waits
+    inbox.receiver.go_on()
+
+
+def test_weights_that_came_damaged_are_taken_when_their_slices_come_again(tmp_path):
+    inbox = Inbox(tmp_path)
+    *first, last = enumerate(split(inbox.announce("v1", 1), SLICE))
+    for piece in first:
+        inbox.receiver.take("v1", *piece)
+    with pytest.raises(WeightsError, match="sha256"):
+        inbox.receiver.take("v1", last[0], bytes(len(last[1])))
+    for piece in (*first, last):
+        inbox.receiver.take("v1", *piece)
+    assert inbox.offered == [("v1", data(1.0))]
 
 
 def test_an_unknown_word_for_what_is_accepted_is_named(tmp_path):

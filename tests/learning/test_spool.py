@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 from engram.core.types import ActionSource
+from engram.learning.experience.codec import encode
 from engram.learning.experience.database import UnreadableStoreError
 from engram.learning.experience.spool import Spool, SpoolConfig, open_spool
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
 
-KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+KILLS = int(os.environ.get("ENGRAM_KILLS", "20"))
 
 
 @pytest.fixture
@@ -328,3 +331,34 @@ def test_kill_9_at_any_instant_keeps_every_committed_transition(tmp_path):
         assert [sequence for _, sequence in kept] == list(range(1, len(kept) + 1))
         before += kept
         spool.close()
+
+
+def test_a_spool_is_full_by_its_bytes_too_whatever_the_pictures_size(tmp_path):
+    one = len(encode(episode(0)[0]))
+    spool = Spool(tmp_path, "panda", SpoolConfig(max_mb=2.5 * one / 1e6))
+    kept = [spool.add(each) is not None for each in episode(0, 5)]
+    assert (kept, spool.dropped) == ([True, True, True, False, False], 2)
+    assert spool.full() == f"full: {3 * one / 1e6:.0f} MB wait, of at most {2.5 * one / 1e6:g}"
+    spool.commit()
+    spool.acknowledge(1, 0.0)  # there is room again
+    assert spool.add(episode(1)[0]) is not None and spool.add(episode(1)[1]) is None
+    spool.close()
+    spool = Spool(tmp_path, "panda", spool.config)
+    assert spool.full()  # what an earlier opening left counts
+    spool.close()
+
+
+def test_a_spool_leaves_room_on_the_disk_that_the_latch_of_a_stop_is_written_to(tmp_path, monkeypatch):
+    spool = Spool(tmp_path, "panda", SpoolConfig(free_mb=100.0))
+    free = [100e6, 99e6]
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free.pop(0) if free else 99e6))
+    assert spool.add(episode(0)[0]) is not None and spool.add(episode(0)[1]) is None
+    assert spool.full() == "full: 99 MB of its disk are free, and 100 are to be"
+    spool.close()
+
+
+@pytest.mark.parametrize("name", ["max_mb", "free_mb"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_a_bound_of_the_spool_is_a_number_of_megabytes(name, value):
+    with pytest.raises(InvalidInputError, match=f"SpoolConfig.{name}"):
+        SpoolConfig(**{name: value})

@@ -21,12 +21,13 @@ from engram.core.errors import InvalidInputError, StoreError
 from engram.core.types import UNJUDGED, ActionSource, MemoryTokens
 from engram.learning.experience.reader import ExperienceReader
 from engram.learning.experience.retention import ExperienceStoreConfig
+from engram.learning.experience.spool import Spool
 from engram.learning.experience.store import ExperienceStore
 from engram.learning.weights.library import WeightsLibrary
 from tests.contracts.experience_store import ExperienceStoreContract
 from tests.learning.transitions import OWN, assert_same, encode_version_1, episode
 
-KILLS = int(os.environ.get("ENGRAM_KILLS", "10"))
+KILLS = int(os.environ.get("ENGRAM_KILLS", "20"))
 
 
 class TestStore(ExperienceStoreContract):
@@ -530,6 +531,30 @@ def test_streams_of_which_nothing_is_stored_make_room_the_longest_silent_first(t
     store.close()
 
 
+def test_what_was_here_before_its_stream_was_forgotten_never_counts_as_missing(tmp_path, monkeypatch):
+    few_streams(monkeypatch, 4)
+    store = ExperienceStore(tmp_path, ExperienceStoreConfig(episodes_per_task=1))
+    store.gone("early", "boot", 3)  # while nothing was forgotten, all that is gone is missing
+    store.append(episode(0, robot="early", first=4))
+    store.commit()
+    assert store.missing() == 3
+    for robot in ("first", "later", "latest"):  # one episode of them all is kept
+        store.append(episode(0, robot=robot))
+        store.commit()
+    assert store.size() == 4
+    (robot,) = {"early", "first", "later", "latest"} - set(known(store))
+    store.append(episode(1, robot=robot, first=13))  # its word of what is gone comes later
+    store.commit()
+    store.gone(robot, "boot", 12)
+    assert store.commit()[robot, "boot"] == 16
+    assert store.missing() == 3
+    store.gone(robot, "boot", 20)  # these it never sent
+    store.append(episode(3, robot=robot, first=21))
+    store.commit()
+    assert store.missing() == 7
+    store.close()
+
+
 def test_what_is_remembered_of_gaps_is_bounded_and_their_number_stays(tmp_path, monkeypatch):
     monkeypatch.setattr("engram.learning.experience.retention.REMEMBERED", 5)
     store = ExperienceStore(tmp_path, ExperienceStoreConfig(max_mb=0.05))
@@ -593,6 +618,7 @@ def test_a_reward_that_is_not_finite_is_refused(tmp_path):
 
 WRITER = """
 import sys
+from engram.learning.experience.spool import Spool
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import episode
 store = ExperienceStore(sys.argv[1])
@@ -683,3 +709,22 @@ def test_a_stream_that_is_acknowledged_up_to_no_number_is_named(tmp_path):
     change(tmp_path, "UPDATE streams SET acked = 'x'")
     with pytest.raises(StoreError, match="stream panda/boot is acknowledged up to 'x'"):
         ExperienceStore(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["store", "spool"])
+def test_no_flipped_bit_of_a_log_takes_away_what_was_committed(tmp_path, kind):
+    """SQLite cuts off a write-ahead log at its first damaged page, and says nothing."""
+    made = ExperienceStore(tmp_path / "own") if kind == "store" else Spool(tmp_path / "own", "panda")
+    for number in range(4):
+        for one in episode(number, 6):
+            made.append([one]) if kind == "store" else made.add(one)
+        made.commit()
+    shutil.copytree(tmp_path / "own", tmp_path / "killed")  # as kill -9 leaves it
+    made.close()
+    for log in (tmp_path / "killed").glob("*-wal"):
+        content = bytearray(log.read_bytes())
+        content[4000::4096] = bytes(byte ^ 1 for byte in content[4000::4096])
+        log.write_bytes(content)
+    left = ExperienceStore(tmp_path / "killed") if kind == "store" else Spool(tmp_path / "killed", "panda")
+    assert (left.size() if kind == "store" else len(left)) == 24
+    left.close()

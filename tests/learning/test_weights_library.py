@@ -177,6 +177,59 @@ def test_versions_that_never_drove_go_when_there_are_too_many(tmp_path):
     assert len(list(tmp_path.glob("*.safetensors"))) == 3
 
 
+def test_of_what_drove_long_ago_the_manifest_stays_and_the_weights_go(tmp_path, request):
+    library = WeightsLibrary(tmp_path, keep=3)
+    request.addfinalizer(library.close)
+    library.spared = {"v2"}
+    for i in range(12):
+        library.add(weights(i), make_manifest(weights(i), f"v{i}"))
+        library.approve(f"v{i}", f"reason {i}")
+    assert library.versions == [f"v{i}" for i in range(12)]
+    assert library.deployed == library.kept == ["v0", "v2", "v8", "v9", "v10", "v11"]
+    assert len(list(tmp_path.glob("*.safetensors"))) == 6
+    old = library.manifest("v5")
+    assert (old.stage, old.metrics["approved_because"]) == ("retired", "reason 5")
+    with pytest.raises(WeightsError, match="weights 'v5': drove long ago and are not kept; valid: v0, v2, v8, v9"):
+        library.get("v5")
+    with pytest.raises(WeightsError, match="not kept"):
+        library.approve("v5", "again")
+    with pytest.raises(UnknownNameError, match="unknown earlier weights version 'v5'; valid: v0, v10, v2, v8, v9"):
+        library.roll_back("v5", "")
+    for i in range(12, 20):  # none of them displaces what drove
+        library.add(weights(i), make_manifest(weights(i), f"v{i}"))
+    assert library.kept == ["v0", "v2", "v8", "v9", "v10", "v11", "v17", "v18", "v19"]
+    assert library.roll_back("v2", "worse")[0] == weights(2)
+
+
+def test_what_was_approved_stays_however_many_candidates_drive_after_it(tmp_path):
+    library = WeightsLibrary(tmp_path, keep=2)
+    for i in range(9):
+        library.add(weights(i), make_manifest(weights(i), f"v{i}"))
+        library.deploy(f"v{i}") if i > 1 else library.approve(f"v{i}", "test")
+    assert library.deployed == ["v0", "v1", "v6", "v7", "v8"]
+    library.close()
+    again = WeightsLibrary(tmp_path, keep=2)  # the candidates go
+    assert (again.deployed, again.get("v1")[0]) == (["v0", "v1"], weights(1))
+    again.close()
+
+
+def test_what_was_deployed_is_looked_at_by_so_many_statements_however_much_it_is(tmp_path, monkeypatch, request):
+    library, counts = WeightsLibrary(tmp_path, keep=2), []
+    request.addfinalizer(library.close)
+    select = WeightsLibrary._select
+
+    def counted(self, *statement):
+        counts[-1] += 1
+        return select(self, *statement)
+
+    monkeypatch.setattr(WeightsLibrary, "_select", counted)
+    for i in range(30):
+        counts.append(0)
+        library.add(weights(i), make_manifest(weights(i), f"v{i}"))
+        library.approve(f"v{i}", "test")
+    assert counts[-1] == counts[10]
+
+
 def test_versions_with_the_same_weights_share_a_file_that_goes_with_the_last(tmp_path):
     library = WeightsLibrary(tmp_path, keep=1)
     for name in ("one", "two"):
@@ -265,8 +318,8 @@ def test_a_killed_writer_leaves_every_change_whole_or_undone(tmp_path):
         os.kill(writer.pid, signal.SIGKILL)
         writer.communicate()
         library = WeightsLibrary(folder)
-        stages = {version: library.stage(version) for version in library.versions}
-        for version in library.versions:
+        stages = {version: library.stage(version) for version in library.kept}
+        for version in library.kept:
             library.get(version)
         deployed = library.deployed
         if deployed:

@@ -10,8 +10,8 @@ from engram.core.errors import InvalidInputError
 from engram.nodes import messages
 from engram.nodes.messages.basics import reshape
 from engram.runtime import bounds
-from engram.runtime.bounds import ITEMS_MAX, TEXT_MAX, check_sizes
-from engram_interfaces.msg import ActionChunk, ObjectObservation, SceneObservation, TaskStatus
+from engram.runtime.bounds import ITEMS_MAX, TEXT_MAX, check_sizes, size_of
+from engram_interfaces.msg import ActionChunk, ObjectObservation, SceneObservation, TaskStatus, WeightChunk
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,11 @@ def test_an_image_of_four_billion_columns_is_refused_by_its_size():
     image = Image(encoding="rgb8", height=1, width=(1 << 32) - 1, step=0)
     with pytest.raises(InvalidInputError, match="size 4294967295 x 1, expected 1 x 1 to 16384 x 16384"):
         messages.color_from_msg(image, "front")
+
+
+def test_what_a_message_takes_is_told_in_bytes():
+    empty = size_of(ActionChunk())
+    assert 0 < empty < 1 << 14
+    assert size_of(ActionChunk(actions=array("d", [0.0] * 1000))) - empty == 8000
+    assert size_of(WeightChunk(data=array("B", bytes(1 << 16)))) >= 1 << 16
+    assert size_of(SceneObservation(objects=[ObjectObservation(label="x" * 5000)])) > 5000

@@ -15,6 +15,7 @@ from engram.core.errors import InvalidInputError
 from engram.nodes import qos
 from engram.nodes.base import EngramNode
 from engram.nodes.claims import _claim, hear_bound, subscribe_bound
+from engram.runtime.bounds import TEXT_MAX
 from engram.runtime.health import Health
 from engram.runtime.parameters import BoundNodeConfig
 from engram_interfaces.msg import TaskStatus
@@ -163,6 +164,28 @@ def test_who_listens_from_outside_hears_the_node_it_names_and_what_is_no_message
     world.until(lambda: heard == [True])
     safety.stopped.publish(Bool(data=False))
     world.until(lambda: "safety/stopped: data: False" in health.condition("").message)
+
+
+def refused(world: World) -> int:
+    """Return how many messages the node counts as problems of task/status, as who must not miss one does."""
+    return int(world.node.health.counts["problems task/status"])
+
+
+@pytest.mark.parametrize("world", [["task/status=sim_node"]], indirect=True)
+@pytest.mark.parametrize("wrong", ["too large", "ahead"])
+def test_what_a_stranger_says_wrongly_is_no_message_that_was_lost(world: World, wrong: str) -> None:
+    message = TaskStatus(episode=1, state="running")
+    if wrong == "too large":
+        message.instruction = "x" * (TEXT_MAX + 1)
+    else:
+        message.header.stamp.sec = int(time.time()) + 60
+    stranger, writer = world.writer("stranger"), world.writer("sim_node")
+    stranger.status.publish(message)
+    world.until(lambda: "writer of task/status: from /stranger, expected /sim_node" in world.said())
+    assert refused(world) == 0
+    writer.status.publish(message)
+    world.until(lambda: refused(world) == 1)
+    assert "task/status: " in world.said() and world.node.heard == []
 
 
 def test_a_message_for_another_robot_is_refused(world: World) -> None:

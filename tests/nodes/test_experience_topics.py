@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from engram.nodes.base import EngramNode
 from engram.nodes.claims import by_robot
 from engram.nodes.experience_topics import open_outbox
 from engram.nodes.gate_node import GateNode
+from engram.runtime.bounds import TEXT_MAX
 from engram.runtime.parameters import BoundNodeConfig
 from engram_interfaces.msg import Experience, ExperienceAck, PolicyManifest
 from tests.core.gantry import GANTRY, GantryKinematics
@@ -83,6 +85,22 @@ def test_each_robot_s_policy_node_sends_its_experience_and_no_stranger(graph: Gr
     graph.until(lambda: ("r1", 6) in node.heard)
     graph.until(lambda: "from /r2/policy_node, but /policy_node writes it" in graph.said())
     assert set(node.heard) == {("r1", 2), ("r2", 3), ("r1", 6)}
+
+
+def test_experience_that_is_too_large_is_a_problem_only_if_a_robot_sends_it(graph: Graph) -> None:
+    node = graph.run(lambda: Storing("learner_node"), "writers:=[experience=/*/policy_node]", "robot_id:=r1")
+    topic = ("/experience", qos.EXPERIENCE)
+    stranger, own = (graph.writer(name, Experience, *topic) for name in ("stranger", "policy_node"))
+    counts, large = node.health.counts, Experience(robot_id="r1", boot_id="x" * (TEXT_MAX + 1))
+
+    def told(out: Any, name: str) -> bool:
+        out.publish(large)
+        return bool(counts[name])
+
+    graph.until(lambda: told(stranger, "problems writer of experience"))
+    assert not counts["problems experience"]
+    graph.until(lambda: told(own, "problems experience"))
+    assert "boot_id" in graph.said() and not node.heard
 
 
 def test_the_gate_hears_of_candidates_and_of_what_drives_from_the_learner_alone(graph: Graph) -> None:

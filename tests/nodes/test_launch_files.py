@@ -99,6 +99,7 @@ def test_the_memory_alone_starts_nothing_that_moves_anything_and_hears_a_camera_
     memory = {key: told["memory_node"][key] for key in ("robot", "frame", "map", "places", "autostart")}
     assert memory == {"robot": "none", "frame": "map", "map": "house-3", "places": "rooms.yaml", "autostart": False}
     assert (told["viewer_node"]["robot"], told["viewer_node"]["port"]) == ("none", 9000)
+    assert told["viewer_node"]["writers"] == ["memory/graph=memory_node"]
     heard = dict(nodes["perception_node"].remaps)
     assert heard["camera/head/depth/image_raw"] == "/d435/depth"
     assert heard["camera/head/depth/image_raw/compressedDepth"] == "/d435/depth/compressedDepth"
@@ -383,7 +384,8 @@ def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_wi
     assert nodes["policy_node"]["writers"] == [*told, *safety, *memory, *learner]
     assert nodes["learner_node"]["writers"] == ["experience=/*/policy_node"]
     assert nodes["gate_node"]["writers"] == ["policy/candidate=learner_node", "policy/manifest=learner_node"]
-    assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *safety, "verdict=memory_node"]
+    seen = [*safety, "verdict=memory_node", "memory/graph=memory_node"]
+    assert nodes["viewer_node"]["writers"] == ["joint_states=robot_node", *seen]
     simulated = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("sim").nodes}
     assert simulated["safety_node"]["writers"] == ["joint_states=sim_node", "task/status=sim_node", *others]
     second = {n.name: dict(p for p in n.parameters if p[0]) for n in graph("robot", learner_of="r1").nodes}

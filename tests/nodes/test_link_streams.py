@@ -6,6 +6,7 @@ import pytest
 
 from engram.nodes.link_node import MOST_STREAMS, LinkNode
 from engram.runtime.health import Health
+from engram.runtime.link_watch import LinkWatch
 
 
 class Link(LinkNode):
@@ -14,6 +15,13 @@ class Link(LinkNode):
     def __init__(self):
         self.streams, self.health, self.wanted = {}, Health(), False
         self.raw = {}  # image topic -> its publishers
+        self.logged = []
+
+    def get_logger(self):
+        return SimpleNamespace(
+            warning=lambda text: self.logged.append(("warning", text)),
+            info=lambda text: self.logged.append(("info", text)),
+        )
 
     def get_namespace(self):
         return "/"
@@ -74,3 +82,20 @@ def test_a_camera_that_nobody_publishes_is_not_offered_and_one_that_is_wanted_st
     assert not link.streams[color("front")].subscription
     link._serve()
     assert not link.streams
+
+
+def test_a_link_that_is_restored_is_good_news(link, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr("engram.nodes.link_node.time.monotonic", lambda: now_s[0])
+    link.watch = LinkWatch(("sim_node",), 5.0)
+    for silence_s in (0.0, 6.0):
+        link.watch.heard("sim_node", now_s[0])
+        now_s[0] += silence_s
+        link._look()
+    link.watch.heard("sim_node", now_s[0])
+    link._look()
+    link._look()
+    assert link.logged == [
+        ("warning", "link lost: nothing from sim_node for 6 s"),
+        ("info", "link restored after 6.0 s at most"),
+    ]

@@ -4,6 +4,7 @@ import threading
 from types import SimpleNamespace
 
 from rclpy.task import Future
+from std_srvs.srv import Trigger
 
 from engram.core.types import GraphUpdate
 from engram.nodes.memory_services import MemoryServices
@@ -86,3 +87,44 @@ def test_a_graph_that_has_changed_is_not_shared():
     memory.go_on.set()
     assert ended.wait(60) and worker.stop(60)
     assert done == ["graph", "scene", "graph"]
+
+
+def test_the_graph_that_was_told_is_not_kept_for_a_question_that_does_not_wait():
+    """A scene that waits is none: it may be the last for long, and a whole graph takes much room."""
+    done, services = [], {}
+    memory = Memory(done)
+    node = SimpleNamespace(
+        config=SimpleNamespace(frame="base_link"), promise=Future, report=lambda name, error: None,
+        serve=lambda kind, name, call: services.update({name: call}),
+    )  # fmt: skip
+    worker = Worker("memory", lambda job: job(), capacity=256, on_error=lambda error: None)
+    MemoryServices(node, memory, SimpleNamespace(sequence=7), worker, "boot")
+    step(services["memory/get_graph"](GetGraph.Request(), None))
+    assert memory.begun.wait(60)
+    scene, ended = threading.Event(), threading.Event()
+    worker.put(scene.set)
+    memory.go_on.set()
+    assert scene.wait(60)
+    step(services["memory/get_graph"](GetGraph.Request(), None))
+    worker.put_later(ended.set)
+    assert ended.wait(60) and worker.stop(60)
+    assert done == ["graph", "graph"]
+
+
+def test_who_asks_for_the_graph_too_soon_is_told_how_long_to_wait():
+    services, promised, waits = {}, [], [0.0, 12.34]
+    node = SimpleNamespace(
+        promise=lambda: promised.append(Future()) or promised[-1], report=lambda name, error: None,
+        serve=lambda kind, name, call: services.update({name: call}),
+    )  # fmt: skip
+    worker = Worker("memory", lambda job: job(), capacity=256, on_error=lambda error: None)
+    MemoryServices(node, None, SimpleNamespace(share_full=lambda: waits.pop(0)), worker, "boot")
+    calls = [services["memory/publish_graph"](Trigger.Request(), None) for _ in waits]
+    for call in calls:
+        step(call)
+    assert worker.stop(60)
+    answers = [step(call) for call in calls]
+    assert [(one.success, one.message) for one in answers] == [
+        (True, "published"),
+        (False, "it was published a moment ago; ask again in 12.3 s"),
+    ]

@@ -37,7 +37,7 @@ def test_ros_finds_the_package_its_executables_and_its_files(installed: Path) ->
     assert (share / "engram/package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
     config = {".yaml", ".xml", ".rviz"}
     for folder, suffixes in (("launch", {".py", ".yaml"}), ("config", config), ("config/sros2", {".xml"})):
-        wanted = {p.name for p in (ROOT / folder).iterdir() if p.suffix in suffixes and p.name != "__init__.py"}
+        wanted = {p.name for p in (ROOT / folder).iterdir() if p.suffix in suffixes} - {"__init__.py", "beside.py"}
         assert {p.name for p in (share / "engram" / folder).iterdir() if p.is_file()} == wanted
     programs = installed / "lib/engram"  # where `ros2 run` and launch files look
     assert {p.name for p in programs.iterdir()} == {"engram", *EXECUTABLES} == {*PROJECT["scripts"]}
@@ -46,7 +46,7 @@ def test_ros_finds_the_package_its_executables_and_its_files(installed: Path) ->
 
 def test_the_installed_code_is_whole(installed: Path) -> None:
     (packages,) = installed.glob("lib/python3*/site-packages/engram")
-    names = ("core", "perception", "memory", "policies", "learning", "sim", "nodes", "config")
+    names = ("core", "perception", "memory", "policies", "learning", "sim", "nodes", "config", "launch")
     source = {p.relative_to(ROOT) for name in names for p in (ROOT / name).rglob("*.py")}
     assert {p.relative_to(packages) for name in names for p in (packages / name).rglob("*.py")} == source
     assert (packages / "policies/checkpoints/base/model.safetensors").stat().st_size > 1_000_000

@@ -215,7 +215,8 @@ def test_a_stop_that_the_page_failed_to_show_is_shown_again() -> None:
             raise RuntimeError("deque mutated during iteration")
 
     nothing = SimpleNamespace(refresh=lambda: None)
-    node: Any = SimpleNamespace(page=SimpleNamespace(visitors=1, show_stopped=show_stopped), images={}, graph=nothing,
+    page = SimpleNamespace(visitors=1, show_stopped=show_stopped, keep_cameras=lambda _: None)
+    node: Any = SimpleNamespace(page=page, images={}, cameras={}, graph=nothing,
                                 report=lambda _, error: problems.append(error), _show_camera=print,
                                 _show_joints=nothing.refresh, _show_reports=nothing.refresh)  # fmt: skip
     ViewerNode._on_stopped(node, Bool(data=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+from engram.learning.weights import receiver
 from engram.learning.weights.manifest import make_manifest
 from engram.nodes import messages, qos
 from engram.nodes.base import EngramNode
@@ -43,11 +45,11 @@ class Learner:
         self.chunks = self.node.create_publisher(WeightChunk, "policy/weights", qos.WEIGHTS)
         graph.until(self.chunks.get_subscription_count)
 
-    def announce(self, version: str, value: float) -> None:
+    def announce(self, version: str, value: float, stamp_ns: int = 1, lost: int = 0) -> None:
         data = save({"count": np.full(4, value, np.float32)})
         manifest = make_manifest(data, version, parent="v0", stage="approved", lineage=LINEAGE)
-        self.manifests.publish(messages.manifest_to_msg(manifest, 1, 64, b""))
-        for msg in messages.weight_chunks_to_msgs(version, data, 64):
+        self.manifests.publish(messages.manifest_to_msg(manifest, stamp_ns, 64, b""))
+        for msg in list(messages.weight_chunks_to_msgs(version, data, 64))[lost:]:
             self.chunks.publish(msg)
 
 
@@ -63,6 +65,14 @@ def test_weights_come_from_the_learner_alone(graph: Graph, tmp_path: Path) -> No
     assert node.offered == ["v1"]
 
 
+def test_a_manifest_counts_whatever_the_learner_s_clock_says(graph: Graph, tmp_path: Path) -> None:
+    """It comes once: refused for its stamp, it would not come again when the clocks agree."""
+    Receiving.folder = tmp_path
+    node = graph.run(lambda: Receiving("policy_node"), "accept:=any", LEARNER)
+    Learner(graph, "learner_node").announce("v1", 1.0, time.time_ns() + 60 * 10**9)
+    graph.until(lambda: node.offered == ["v1"])
+
+
 def test_weights_that_the_disk_refused_are_tried_again_while_nothing_more_arrives(
     graph: Graph,
     tmp_path: Path,
@@ -75,4 +85,17 @@ def test_weights_that_the_disk_refused_are_tried_again_while_nothing_more_arrive
         Learner(graph, "learner_node").announce("v1", 1.0)
         graph.until(lambda: "no space left" in graph.said())
         assert not node.offered
+    graph.until(lambda: node.offered == ["v1"])
+
+
+def test_slices_that_do_not_come_are_a_problem_until_they_are_sent_again(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "STALLED_S", 0.1)
+    Receiving.folder = tmp_path
+    node = graph.run(lambda: Receiving("policy_node"), "accept:=any", LEARNER)
+    learner = Learner(graph, "learner_node")
+    learner.announce("v1", 1.0, lost=1)
+    graph.until(lambda: "weights: weights 'v1': 1 of 2 slices are missing; announced" in graph.said())
+    learner.announce("v1", 1.0)
     graph.until(lambda: node.offered == ["v1"])

@@ -1,5 +1,6 @@
 """A damaged or foreign dataset, or a damaged cache of its frames: one line that names the file, and no hub is asked."""
 
+import errno
 import io
 import json
 import shutil
@@ -9,12 +10,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets.exceptions import DatasetGenerationError
 from lerobot.datasets import dataset_metadata, lerobot_dataset
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 from PIL import Image
 
 import engram.policies.training.frames as module
 from engram.app import cli
+from engram.core import dataset_check
 from engram.core.dataset_check import EPISODE_LOG, NO_HUB, check_dataset
 from engram.core.errors import InvalidInputError
 from engram.policies.lerobot.processor_engram_vla import DownsampleImages
@@ -362,6 +365,43 @@ def test_a_full_disk_is_not_taken_for_a_damaged_cache(whole, tmp_path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         load_frames(whole, DownsampleImages(32), tmp_path / "frames", 2)
     assert "damaged" not in capsys.readouterr().err
+
+
+FULL, BUG = OSError(errno.ENOSPC, "No space left on device"), TypeError("a bug")
+LIBRARIES = DatasetGenerationError("An error occurred while generating the dataset")
+"""As it writes its own copy of a table."""
+LIBRARIES.__cause__ = FULL
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "error", "told"),
+    [
+        (LeRobotDataset, "__init__", FULL, FULL),
+        (LeRobotDataset, "__init__", LIBRARIES, FULL),
+        (LeRobotDataset, "__init__", BUG, BUG),
+        (LeRobotDataset, "__getitem__", FULL, FULL),
+        (LeRobotDataset, "__getitem__", MemoryError(), MemoryError),
+        (pq, "ParquetFile", FULL, FULL),
+        (module, "check_finite", BUG, BUG),
+        (dataset_check, "_learnt_shapes", AssertionError("a bug"), AssertionError),
+    ],
+)
+def test_a_full_disk_used_up_memory_and_a_bug_are_not_taken_for_damaged_data(
+    whole, tmp_path, monkeypatch, place, name, error, told
+):
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(place, name, fails)
+    with pytest.raises(told if isinstance(told, type) else type(told)) as raised:
+        load_frames(whole, DownsampleImages(32), tmp_path / "frames")
+    assert isinstance(told, type) or raised.value is told
+
+
+def test_a_column_that_nobody_recorded_is_a_bug_and_no_damaged_frame(whole):
+    dataset = LeRobotDataset(NO_HUB, root=whole)
+    with pytest.raises(KeyError, match="nothing"):
+        module._Batches(dataset, [FRONT], DownsampleImages(32), ("nothing",))[0]
 
 
 def test_what_is_added_to_a_cache_is_whole_or_not_there(whole, tmp_path, monkeypatch, capsys):

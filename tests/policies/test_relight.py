@@ -99,7 +99,7 @@ def test_the_encoders_learn_under_other_words_too(dataset, policy, tmp_path, mon
 
     monkeypatch.setattr(relight, "load_frames", lambda *args, **options: one)
     main(config(dataset, tmp_path / "other", policy, steps=400))
-    monkeypatch.setattr(relight, "AS_SAID", 1.0)
+    monkeypatch.setattr(relight, "OWN_WORDS_SHARE", 1.0)
     main(config(dataset, tmp_path / "own", policy, steps=400))
     assert strayed(tmp_path / "other") < 0.9 * strayed(tmp_path / "own")
 

@@ -1,8 +1,13 @@
 """Messages of one writer are passed on, those that wait come later, and refusals are counted and named."""
 
+import weakref
 from types import SimpleNamespace
 
+import pytest
+
 from engram.core.claims import REMEMBERED_S, Writer, WriterClaim
+from engram.core.errors import InvalidInputError
+from engram.runtime import bound_topic
 from engram.runtime.bound_topic import PATIENCE_S, BoundTopic
 from engram.runtime.health import Health
 
@@ -14,11 +19,16 @@ AGAIN = b"2" * 12 + b"3" * 4
 class Desk:
     """A bound topic, whose writers the test adds and takes away, and a clock."""
 
-    def __init__(self, *nodes: str, kept: int = 1, robot_id: str = "r1"):
+    def __init__(self, *nodes: str, kept: int = 1, robot_id: str = "r1", **more):
         self.there: dict[bytes, str] = {}
         self.now, self.heard, self.health = 100.0, [], Health()
         claim = WriterClaim(lambda: [Writer(*item) for item in self.there.items()], nodes, lambda: self.now)
-        self.topic = BoundTopic("command", claim, robot_id, self.heard.append, self.health, lambda: self.now, kept=kept)
+        told = claim, robot_id, self.heard.append, self.health, lambda: self.now
+        self.topic = BoundTopic("command", *told, kept=kept, checks=[self.check], **more)
+
+    def check(self, msg):
+        if getattr(msg, "wrong", False):
+            raise InvalidInputError("stamp 60 s ahead")
 
     def wait(self, seconds: float):
         self.now += seconds
@@ -183,3 +193,63 @@ def test_a_message_for_another_robot_is_refused():
     assert desk.heard == [ours, anybodys]
     assert desk.said() == "robot of command: for robot 'r7', this one is 'r1'"
     assert desk.health.counts["refused for another robot: command"] == 1
+
+
+def test_what_is_wrong_with_a_message_of_a_stranger_is_no_problem_of_the_topic():
+    desk = Desk("/memory_node")
+    desk.there = {ONE: "/memory_node", TWO: "/stranger"}
+    desk.topic.take("a", ONE)
+    desk.topic.take(SimpleNamespace(wrong=True), TWO)
+    assert desk.said() == "writer of command: from /stranger, but /memory_node writes it"
+    with pytest.raises(InvalidInputError, match="stamp 60 s ahead"):
+        desk.topic.take(SimpleNamespace(wrong=True), ONE)
+    desk.topic.take("b", ONE)
+    assert desk.heard == ["a", "b"]
+
+
+def test_what_is_wrong_with_a_message_that_waits_is_told_when_it_counts_and_nothing_else_of_it_is_kept():
+    desk = Desk("/memory_node")
+    desk.there = {ONE: ""}
+
+    class Large:
+        wrong = True
+
+    message = Large()
+    gone = weakref.ref(message)
+    desk.topic.take(message, ONE)
+    del message
+    assert gone() is None
+    desk.there = {ONE: "/memory_node"}
+    with pytest.raises(InvalidInputError, match="stamp 60 s ahead"):
+        desk.wait(0.1)
+    desk.wait(0.1)
+    assert desk.heard == []
+
+
+def test_what_is_latched_waits_for_its_writer_s_name_for_as_long_as_the_writer_is_there():
+    desk = Desk("/safety_node", latched=True)
+    desk.there = {ONE: "", TWO: ""}
+    desk.topic.take("stopped", ONE)
+    desk.topic.take("gone", TWO)
+    desk.wait(PATIENCE_S)
+    assert "its node is not known yet" in desk.said() and desk.heard == []
+    del desk.there[TWO]
+    desk.wait(100 * PATIENCE_S)
+    desk.there |= {ONE: "/safety_node", TWO: "/safety_node"}
+    del desk.there[TWO]
+    desk.wait(0.1)
+    assert desk.heard == ["stopped"] and desk.topic._waiting == {}
+    assert desk.health.counts["refused from other writers: command"] == 2
+
+
+def test_what_waits_is_bounded_in_bytes_and_of_who_takes_most_the_oldest_goes(monkeypatch):
+    monkeypatch.setattr(bound_topic, "WAITING_MAX", 100)
+    desk = Desk("/learner_node", kept=512, size_of=len)
+    desk.there = {ONE: "", TWO: ""}
+    desk.topic.take("0123456789", ONE)
+    for number in range(20):
+        desk.topic.take(str(number) * 20, TWO)
+    assert sum(one.size for line in desk.topic._waiting.values() for one in line) <= 100
+    desk.there = {ONE: "/learner_node", TWO: "/stranger"}
+    desk.wait(0.1)
+    assert desk.heard == ["0123456789"]

@@ -128,7 +128,8 @@ def test_a_full_spool_leaves_a_gap_that_is_counted_and_named(tmp_path):
     desk.act(3)
     assert desk.look() == [1, 2]
     assert desk.values()["experience drops"] == "1"
-    assert "experience: the spool is full (2); is a learner reachable?" in desk.health.condition("active").message
+    told = desk.health.condition("active").message
+    assert "experience: the spool is full: 2 transitions wait; is a learner reachable?" in told
     desk.outbox.close()
 
 

@@ -27,11 +27,13 @@ from engram.learning.weights.gate_verdict import GateVerdict
 from engram.learning.weights.keys import fingerprint
 from engram.learning.weights.library import FILE, WeightsLibrary
 from engram.learning.weights.manifest import check_signature
+from engram.learning.weights.resends import FIRST_S
 from engram.learning.workspace import PRACTICE, TRAINING, open_workspace
 from engram.runtime.curve_note import CURVE
 from engram.runtime.health import Health
 from engram.runtime.learner_session import BURST, SHOWN, LearnerSession
 from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.runtime.promotions import NotYetError
 from tests.learning.transitions import episode
 from tests.ros.policies import LINEAGE, OTHER, OneWeight
 
@@ -45,13 +47,14 @@ class Desk:
     def __init__(self, folder, key=None, proof=None, algorithm="Counting", verdicts=None, pace=PACE, **config):
         self.store = ExperienceStore(folder / "experience")
         self.robot = next(iter(config.get("weights_for", ())), "panda")
-        self.health, self.receipts, self.announced = Health(), [], []
+        self.health, self.receipts, self.announced, self.sent, self.now = Health(), [], [], [], 0.0
         workspace = open_workspace(folder, self.store, OneWeight(), f"tests.ros.trainers:{algorithm}", pace)
         self.session = LearnerSession(
             LearnerNodeConfig(**{"robot_id": "panda", "promote": "manual"} | config),
             *(self.store, workspace, key, self, self.health, lambda: 10**18),
             proof=proof,
             verdicts=verdicts,
+            clock=lambda: self.now,
         )
 
     def acknowledge(self, receipt):
@@ -59,6 +62,10 @@ class Desk:
 
     def announce(self, data, manifest, signature):
         self.announced.append((data, manifest, signature))
+
+    def send(self, data, manifest):
+        assert data == self.session.library.get(manifest.version)[0]
+        self.sent.append(manifest.version)
 
     @property
     def versions(self):
@@ -635,11 +642,12 @@ def test_what_waits_for_the_disk_is_bounded_by_its_bytes_and_the_rest_is_counted
     monkeypatch.setattr("engram.runtime.experience_session.QUEUED_MAX", 40_000)
 
     def send() -> list[bool]:
-        room = [desk.session.has_room(one) for one in steps]
-        for one, fits in zip(steps, room, strict=True):
-            if fits:
-                desk.session.take(one)
-        return room
+        sizes = [desk.session.reserve(one) for one in steps]
+        for one, size in zip(steps, sizes, strict=True):
+            if size:
+                assert size > 12_288 + 4096
+                desk.session.take(one, size)
+        return [size > 0 for size in sizes]
 
     assert send() == [True, True, False, False]
     assert desk.health.counts["experience drops"] == 2
@@ -651,8 +659,9 @@ def test_what_waits_for_the_disk_is_bounded_by_its_bytes_and_the_rest_is_counted
     assert send() == [True, True, False, False]  # its robot sends it again
     desk.session.commit()
     assert desk.receipts[-1].sequence == 2
-    assert not desk.session.has_room(replace(steps[0], memory_ids=("x" * 60_000,)))
-    assert sum(desk.session.has_room(Gone("panda", "boot", 1)) for _ in range(100)) < 10
+    assert not desk.session.reserve(replace(steps[0], memory_ids=("x" * 60_000,)))
+    assert desk.session.reserve(Gone("panda", "boot", 1)) == 4096
+    assert sum(desk.session.reserve(Gone("panda", "boot", 1)) > 0 for _ in range(100)) == 8  # 40,000 in all
 
 
 def test_the_newest_goals_are_told_in_their_order(tmp_path):
@@ -836,6 +845,179 @@ def test_one_robot_has_no_canary_and_the_promotion_says_so(tmp_path):
     assert desk.announced[-1][1].stage == "approved"
     assert "canary" not in desk.session.promote(version, "again")
     desk.close()
+
+
+def two_more(desk):
+    """Let the learner make two candidates, one after the other, and return them."""
+    found = []
+    for first in (5, 6):
+        more(desk, first)
+        found.append(desk.session.library.newest())
+    return found
+
+
+def test_promotions_in_a_row_are_measured_by_what_has_been_tried_enough(tmp_path):
+    desk = Desk(tmp_path)
+    shown = desk.learn()
+    desk.session.promote(shown, "please")
+    drive(desk, shown, "1" * 19 + "0", 100)
+    untried, worse = two_more(desk)
+    desk.session.promote(untried, "overnight")
+    drive(desk, untried, "1", 200)
+    drive(desk, untried, "1" * 12, 250, task="stack")  # that tells nothing of the other task
+    desk.session.promote(worse, "overnight")
+    drive(desk, worse, "0" * 20, 300)
+    assert desk.session.library.current == shown and desk.health.counts["rollbacks"] == 1
+    assert [desk.session.library.stage(one) for one in (untried, worse)] == ["rolled_back"] * 2
+    because = desk.session.library.manifest(untried).metrics["because"]
+    assert because.startswith("worse on the robots: reach 0 of") and ", before 19 of 20" in because
+    assert because.endswith(f", as {worse} has shown; {untried} was tried too little to go back to it")
+    desk.close()
+
+
+def test_what_was_tried_enough_itself_is_gone_back_to(tmp_path):
+    desk = Desk(tmp_path)
+    drive(desk, "v0", "1" * 20, 100)
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    drive(desk, first, "1" * 10, 200)
+    second = two_more(desk)[-1]
+    desk.session.promote(second, "please")
+    drive(desk, second, "0" * 12, 300)
+    assert desk.session.library.current == first
+    assert desk.session.library.manifest(second).metrics["because"].endswith("before 10 of 10")
+    desk.close()
+
+
+@pytest.mark.parametrize(("outcomes", "stage"), [("1" * 18, "approved"), ("0" * 18, "rolled_back")])
+def test_nothing_else_is_promoted_while_a_canary_is_tried(tmp_path, outcomes, stage):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=20)
+    drive(desk, "v0", "1" * 20, 100)
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    drive(desk, first, "11", 200)
+    _, second = two_more(desk)
+    said = len(desk.announced)
+    with pytest.raises(NotYetError) as refusal:
+        desk.session.promote("", "overnight")
+    assert str(refusal.value) == (
+        f"{second} has to wait: {first} is tried first, 2 of 20 goals of r1 have ended, 18 are missing; a rollback "
+        "ends it sooner"
+    )
+    assert (desk.session.library.deployed, len(desk.announced)) == (["v0", first], said)
+    drive(desk, first, outcomes, 300)
+    assert desk.session.library.stage(first) == stage
+    desk.session.promote(second, "overnight")
+    assert desk.session.library.current == second
+    desk.close()
+
+
+def test_where_every_candidate_drives_at_once_a_canary_is_tried_all_the_same(tmp_path):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    desk.close()
+    again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4, promote="auto")
+    more(again, 5)
+    assert again.session.library.current == first and again.session.library.newest() not in ("", first)
+    again.close()
+
+
+def test_a_canary_that_is_promoted_again_leaves_latched_what_the_other_robots_drive(tmp_path):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"))
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    desk.close()
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    desk.session.begin()
+    more(desk, 5)
+    second = desk.session.library.newest()
+    for _ in range(3):
+        assert desk.session.promote(second, "please").endswith("r1 alone tries it first")
+    latched = [(one.version, one.stage) for data, one, _ in desk.announced if data][-2:]
+    assert latched == [(first, "approved"), (second, "canary")]
+    desk.close()
+
+
+def test_a_learner_that_restarts_under_two_canaries_tells_the_other_robots_what_they_drive(tmp_path):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"))
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    found = two_more(desk)
+    for version in found:  # as learners did that promoted one on the other
+        desk.session.library.approve(version, "overnight", canary=True)
+    desk.close()
+    again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
+    again.session.begin()
+    told = [(one.version, one.config["announced"]["robots"]) for _, one, _ in again.announced]
+    assert told == [(first, ["r1", "r2"]), (found[-1], ["r1"])]
+    again.close()
+
+
+def test_weights_are_sent_again_while_a_robot_that_they_are_for_drives_something_else(tmp_path):
+    desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=50)
+    first = desk.learn()
+    desk.session.promote(first, "please")
+    of_robot(desk, "r2", "v0", "1", 100)  # it does not try the canary
+    of_robot(desk, "r1", "v0", "1", 200)
+    assert not desk.sent  # an episode of before
+    desk.now = FIRST_S
+    desk.session.train(lambda: False)
+    assert desk.sent == [first] and desk.health.counts["weights sent again"] == 1
+    assert desk.shown()["newest weights that were sent again"] == f"{first}, as r1 drives v0"
+    desk.now += 2 * FIRST_S
+    desk.session.train(lambda: False)
+    assert desk.sent == [first]  # r1 has said nothing since
+    of_robot(desk, "r1", "v0", "1", 300)
+    assert desk.sent == [first, first]
+    desk.now += 100 * FIRST_S
+    outside(desk, "v0", "1", 400, robot="r1", source=ActionSource("eyes", OTHER.id))  # of another policy
+    of_robot(desk, "r1", first, "1", 500)
+    assert desk.sent == [first, first]
+    desk.close()
+
+
+def test_weights_that_no_topic_holds_are_not_promoted(tmp_path, monkeypatch):
+    desk = Desk(tmp_path)
+    version = desk.learn()
+    monkeypatch.setattr("engram.learning.weights.slices.SLICE_MAX", 1)
+    size = desk.session.library.manifest(version).size
+    monkeypatch.setattr("engram.learning.weights.slices.FILE_SLICES", size - 1)
+    with pytest.raises(WeightsError, match=f"weights '{version}': {size} bytes, at most {size - 1} can be sent"):
+        desk.session.promote(version, "please")
+    assert desk.session.library.current == "v0"
+    desk.close()
+
+
+def test_what_robots_may_go_back_to_is_kept_however_much_is_promoted_since(tmp_path):
+    desk = Desk(tmp_path)
+    shown = desk.learn()
+    desk.session.promote(shown, "please")
+    drive(desk, shown, "1" * 20, 100)
+    for at in range(12):
+        more(desk, 200 + at)
+        desk.session.promote("", "overnight")
+    worse = desk.session.driving
+    deployed = desk.session.library.deployed
+    assert len(deployed) == 13 and deployed[:2] == ["v0", shown] and deployed[-1] == worse
+    drive(desk, worse, "0" * 12, 300)
+    assert desk.session.library.current == shown
+    assert desk.announced[-1][0] == desk.session.library.get(shown)[0]
+    desk.close()
+
+
+def test_an_episode_with_a_number_that_no_robot_has_is_named_and_training_goes_on(desk):
+    for one in episode(7, source=OWN):
+        state = np.where(np.arange(15) == 3, np.float32(1e12), one.state) if one.step == 2 else one.state
+        desk.session.take(replace(one, boot_id="b7", sequence=one.step + 1, state=state))
+    desk.session.commit()
+    desk.learn()
+    shown = desk.shown()
+    assert shown["episodes not learnt from: numbers out of range"] == "1"
+    assert shown["newest episode with numbers out of range"] == (
+        "panda: episode 1: state[3] is 1e+12 at step 2, expected -100 .. 100"
+    )
+    assert desk.session.learner.metrics["updates"] == BURST
 
 
 class Kept:

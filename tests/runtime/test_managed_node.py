@@ -61,7 +61,7 @@ def test_a_transition_that_fails_is_tried_three_times_with_a_pause_and_again_aft
     assert desk.asked_at == [101.0, 103.5, 106.0]
     assert (desk.managed.condition, desk.managed.failed) == ("failed", True)
     assert desk.said.errors[0].endswith("configure failed; the node's own log says why (attempt 1 of 3)")
-    assert desk.said.errors[2].endswith("(attempt 3 of 3); it is tried again now and then")
+    assert desk.said.errors[2].endswith("(attempt 3 of 3); it is tried again every 30 s")
     desk.node.there = False
     desk.run(0.5)
     assert desk.managed.condition == "absent"
@@ -82,6 +82,20 @@ def test_a_node_that_failed_so_often_is_tried_again_every_thirty_seconds():
     assert desk.managed.condition == "failed"
     desk.run(4.0)
     assert (desk.managed.condition, desk.managed.note, desk.managed.failed) == ("active", "", False)
+
+
+def test_a_node_that_goes_on_failing_is_not_told_of_each_time_and_what_else_fails_is():
+    desk = Desk(max_attempts=2, retry_s=2.0)
+    desk.node.fails = True
+    desk.run(600.0)
+    assert len(desk.asked_at) > 15
+    assert [line.partition("says why")[2] for line in desk.said.errors] == [
+        " (attempt 1 of 2)",
+        " (attempt 2 of 2); it is tried again every 30 s",
+    ]
+    desk.managed.note = "did not answer for 16 s"
+    desk.run(90.0)
+    assert [line.partition("says why")[2] for line in desk.said.errors[2:]] == ["; it is tried again every 30 s"]
 
 
 def test_whoever_asks_for_a_node_that_failed_does_not_wait_for_thirty_seconds():

@@ -14,7 +14,7 @@ from engram.memory.graph.tracker_config import TrackerConfig
 from engram.memory.graph_memory import GraphMemory, GraphMemoryConfig
 from engram.runtime import memory_feed
 from engram.runtime.body import NO_ROBOT, Body
-from engram.runtime.memory_feed import FULL_S, MAX_WAITING, WAITED_S, MemoryFeed, MemoryFeedConfig
+from engram.runtime.memory_feed import FULL_MAX_S, FULL_S, MAX_WAITING, WAITED_S, MemoryFeed, MemoryFeedConfig
 from engram.runtime.scene_matcher import SceneMatcher
 from tests.core.gantry import joints
 from tests.memory.scenes import WordEncoder, seen, view
@@ -377,22 +377,24 @@ def test_a_running_goal_is_judged_also_after_the_clock_was_set_back():
     assert "since the episode began" not in fed.verdicts[-1].reason
 
 
-def test_the_full_graph_is_published_for_who_asks_and_the_same_one_ever_more_seldom(monkeypatch):
+def test_the_full_graph_is_published_for_who_asks_and_the_same_one_at_most_twice_a_minute(monkeypatch):
     """A reader that refuses it asks for ever, and the topic keeps 64 of them."""
     fed, now_s = Fed(), [1000.0]
     monkeypatch.setattr(memory_feed.time, "monotonic", lambda: now_s[0])
     fed.see(1)
     before, told = len(fed.changes), []
     for _ in range(100):
-        if fed.feed.share_full():
+        if not (wait_s := fed.feed.share_full()):
             told.append(now_s[0] - 1000.0)
+        assert wait_s <= FULL_MAX_S - FULL_S
         now_s[0] += FULL_S
-    assert told == [0.0, 2 * FULL_S, 6 * FULL_S, 14 * FULL_S, 30 * FULL_S, 62 * FULL_S]
+    assert told == [0.0, *(2 * FULL_S, 6 * FULL_S, 14 * FULL_S), *(14 * FULL_S + n * FULL_MAX_S for n in range(1, 6))]
     whole = fed.memory.graph()
     assert [(one.full, one.sequence, len(one.nodes)) for one in fed.changes[before:]] == [
         (True, whole.sequence, len(whole.nodes))
     ] * len(told)
     fed.see(2)
-    assert fed.feed.share_full() and fed.feed.sequence == fed.changes[-1].sequence > whole.sequence
+    assert fed.feed.share_full() == 0.0 and fed.feed.sequence == fed.changes[-1].sequence > whole.sequence
     fed.see(3)
-    assert not fed.feed.share_full()
+    now_s[0] += 0.5
+    assert fed.feed.share_full() == FULL_S - 0.5

@@ -2,9 +2,12 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from engram.core.claims import REMEMBERED_S, Writer
+from engram.core.errors import InvalidInputError
 from engram.runtime.health import Health
-from engram.runtime.robot_topic import ROBOTS, RobotTopic
+from engram.runtime.robot_topic import LONGEST_ID, ROBOTS, RobotTopic
 
 ONE, TWO, THREE = b"1" * 16, b"2" * 16, b"3" * 16
 AGAIN = b"2" * 12 + b"9" * 4
@@ -71,3 +74,40 @@ def test_who_makes_up_robots_stays_with_a_few_and_the_graph_is_not_asked_for_eac
     assert sum(desk.take(f"robot {number}", ONE) for number in range(10_000)) == ROBOTS
     assert desk.take("r1", TWO)
     assert desk.asked == 1
+
+
+def test_of_two_processes_that_bear_one_name_neither_writes_until_one_is_left():
+    desk = Desk("/*/policy_node")
+    desk.there = {ONE: "/r1/policy_node", TWO: "/r1/policy_node", THREE: "/r3/policy_node"}
+    assert not desk.take("r1", ONE) and not desk.take("r1", TWO)
+    assert desk.said().endswith("'r1' 2 processes call themselves /r1/policy_node; it counts when one is left")
+    assert desk.take("r3", THREE)
+    del desk.there[ONE]
+    desk.now += 2 * REMEMBERED_S
+    assert desk.take("r1", TWO)
+
+
+def test_of_processes_that_came_and_went_nothing_is_kept():
+    desk = Desk()
+    for number in range(100):
+        desk.there = {bytes([number]) * 16: "/policy_node"}
+        desk.now += 2 * REMEMBERED_S
+        assert desk.take(f"robot {number}", bytes([number]) * 16)
+    assert len(desk.topic._claims) == 1
+
+
+def test_what_is_wrong_with_a_message_is_told_of_the_robot_s_own_writer_alone():
+    desk, checked = Desk("/policy_node"), []
+
+    def check(msg):
+        checked.append(msg.robot_id)
+        raise InvalidInputError("too large")
+
+    topic = RobotTopic("experience", desk.writers, ("/policy_node",), desk.heard.append, desk.health, checks=[check])
+    desk.there = {ONE: "/policy_node", TWO: "/stranger"}
+    for gid, robot in ((TWO, "x" * 10**6), (THREE, "r1")):
+        topic.take(SimpleNamespace(robot_id=robot), gid)
+    assert checked == [] and desk.said().startswith("writer of experience: for robot 'xxx")
+    with pytest.raises(InvalidInputError, match="too large"):
+        topic.take(SimpleNamespace(robot_id="x" * 10**6), ONE)
+    assert desk.heard == [] and max(map(len, topic._claims)) == LONGEST_ID

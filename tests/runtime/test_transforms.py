@@ -10,7 +10,7 @@ from engram.core.claims import PARTICIPANT, Writer
 from engram.core.errors import InvalidInputError, StaleDataError, UnknownNameError
 from engram.core.geometry import make_pose, rotation
 from engram.core.words import FRAME_MAX
-from engram.runtime.transforms import ALIVE_NS, DEEPEST, MOST_FRAMES, MOVES, TransformBuffer
+from engram.runtime.transforms import ALIVE_NS, DEEPEST, KEPT, MOST_FRAMES, MOST_POSES, MOVES, TransformBuffer
 
 SECOND = 10**9  # ns
 QUARTER = Rotation.from_euler("z", 90, degrees=True)
@@ -105,7 +105,7 @@ def test_a_cycle_is_named_and_the_next_right_message_undoes_it(static):
     assert buffer.lookup("base_link", "camera", 100).position[0] == pytest.approx(2.0)
 
 
-STEP, SECOND = 10**8, 10**9
+STEP = 10**8
 
 
 def still(buffer, x, child="tool", parent="base_link"):
@@ -216,6 +216,40 @@ def test_names_that_somebody_makes_up_take_no_more_than_their_room_and_no_frame_
     assert "more than 1024: 'made up 1026' was forgotten" in notes.problems["tf frames"]
     with pytest.raises(UnknownNameError):
         buffer.lookup("base_link", "made up 1026", 0)
+
+
+def flood(buffer, name, writer):
+    for stamp_ns in range(KEPT):
+        buffer.add(name, stamp_ns, make_pose(np.zeros(3), STILL), writer)
+
+
+def test_poses_that_somebody_makes_up_take_no_more_than_their_room_and_none_of_another_away():
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 1.0, CAMERA)
+    flood(buffer, "tool", STRANGER)  # a static frame that is said to move
+    flood(buffer, "base", CAMERA)
+    for number in range(2 * MOST_POSES // KEPT):
+        flood(buffer, f"made up {number}", STRANGER)
+        assert sum(map(len, buffer._moving.values())) <= MOST_POSES
+    assert buffer.lookup("base_link", "base", 0).frame == "base_link"
+    assert x_at(buffer, 10 * SECOND) == 1.0
+    assert notes.problems["tf frames"].startswith("more than 65536 poses: 'made up ")
+
+
+def test_what_was_asked_for_goes_last_however_many_processes_make_up_frames():
+    notes = Notes()
+    buffer = TransformBuffer(notes)
+    say(buffer, 1.0, CAMERA, child="camera")
+    flood(buffer, "base", CAMERA)
+    for name in ("camera", "base"):
+        buffer.lookup("base_link", name, 0)
+    for number in range(2 * MOST_FRAMES):
+        stranger = number.to_bytes(PARTICIPANT, "big")
+        flood(buffer, f"made up {number}", stranger) if number < 200 else say(buffer, 9.0, stranger, f"{number}")
+    assert buffer.lookup("base_link", "camera", 0).position[0] == 1.0
+    assert buffer.lookup("base_link", "base", 0).frame == "base_link"
+    assert notes.counts["tf frames forgotten"] > MOST_FRAMES
 
 
 def test_of_one_publisher_that_names_too_many_those_go_that_nobody_asked_for():

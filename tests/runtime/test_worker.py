@@ -157,7 +157,7 @@ def test_what_is_for_later_gives_way_to_the_others_and_still_gets_its_turn():
     worker.put_once("commit")
     done = threading.Event()
     worker.put(done)
-    assert len(worker) == OTHERS + 5
+    assert (len(worker), worker.later) == (OTHERS + 5, 2)
     go_on.set()
     assert done.wait(60) and worker.stop()
     scenes = [f"scene {number}" for number in range(OTHERS + 1)]

@@ -309,7 +309,11 @@ def test_what_cannot_be_identified_is_refused_by_name(tmp_path, capsys):
         ([str(tmp_path), "--besides", "odd"], "unknown gap 'odd'"),
         ([str(tmp_path), "--shots", "1"], "--shots: 1, expected 4 or more"),
         ([str(tmp_path), "--robot", "odd"], "unknown robot 'odd'"),
-        ([str(tmp_path), "--output", str(tmp_path)], f"--output: {tmp_path} is a folder, expected a file"),
+        (
+            [str(tmp_path), "--output", str(tmp_path.parent)],
+            f"--output: {tmp_path.parent} is a folder, expected a file",
+        ),
+        ([str(tmp_path), "--output", str(tmp_path / "experience.sqlite")], "lies in the experience "),
     ):
         assert main(["identify", *words]) == 2
         assert why in capsys.readouterr().err

@@ -128,7 +128,7 @@ def test_a_choice_that_comes_twice_is_offered_once(page: ViewerPage) -> None:
 def test_the_ids_and_labels_of_others_make_no_scene_of_any_depth_or_length(page: ViewerPage) -> None:
     deep = replace(scene_node("object/1", "x" * 9999, 0.4), id="a/" * 30_000)
     page.show_graph(Graph({deep.id: deep}))
-    box, label = page._scene._drawn
+    ((_, (box, label)),) = page._scene._drawn.values()
     assert box.name.count("/") == 2 and len(box.name) < 100
     assert isinstance(label, viser.LabelHandle) and len(label.text) < 200
     page._pick(deep.id)

@@ -3,7 +3,7 @@
 import pytest
 
 from engram.core.types import GraphUpdate
-from engram.viewer.graph_feed import LOST_S, GraphFeed
+from engram.viewer.graph_feed import LOST_S, RETRY_S, GraphFeed
 from tests.viewer.scenes import scene_node
 
 SECOND = 10**9
@@ -125,3 +125,32 @@ def test_a_past_that_comes_after_the_way_back_is_not_shown(page):
     feed.go_to(None)
     feed.refresh()
     assert [(labels(graph), graph.past) for graph in shown] == [(["cup"], False)]
+
+
+def test_a_past_that_is_wanted_before_the_memory_is_there_is_asked_for_when_it_comes(page):
+    feed, memory, shown, clock = page
+    memory.there = False
+    feed.go_to(SECOND)
+    memory.there = True
+    feed.refresh()
+    assert not memory.asked  # not at every refresh
+    clock[0] += RETRY_S + 0.1
+    feed.refresh()
+    memory.answer(update(1, "cup", full=True))
+    feed.refresh()
+    assert labels(shown[-1]) == ["cup"]
+
+
+def test_after_a_gap_the_live_graph_is_asked_for_until_it_comes_also_if_nothing_changes_any_more(page):
+    feed, memory, shown, _ = page
+    feed.take("boot", update(1, "cup", full=True))
+    feed.ask_until_known()
+    assert not memory.asked
+    memory.there = False
+    feed.take("boot", update(3, "box"))  # 2 was missed
+    memory.there = True
+    feed.ask_until_known()
+    memory.answer(update(3, "cup", "box", full=True))
+    feed.ask_until_known()
+    feed.refresh()
+    assert labels(shown[-1]) == ["box", "cup"] and not memory.asked

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection
 
 import pytest
@@ -15,7 +17,7 @@ from websockets.typing import Subprotocol
 from engram.core.errors import InvalidInputError
 from engram.core.ports import free_port
 from engram.viewer.page import ViewerPage
-from engram.viewer.token_gate import COOKIE, HEAD_MAX, TokenGate, grants, hidden_loopback, is_loopback
+from engram.viewer.token_gate import COOKIE, HEAD_MAX, STRANGERS_MAX, TokenGate, grants, hidden_loopback, is_loopback
 from engram.viewer.values import PageActions
 
 VERSION = [Subprotocol(f"viser-v{viser.__version__}")]
@@ -107,6 +109,70 @@ def test_another_name_that_leads_to_this_machine_shows_no_page(here: ViewerPage)
     assert get(here, "/", Host=f"evil.example:{port}")[0] == 403
     assert get(here, "/", Host=f"localhost:{port}")[0] == 200
     assert here.link == f"http://localhost:{port}"
+
+
+@pytest.mark.parametrize("path", ["/", "/index.html", "/nothing-of-that-name"])
+def test_no_browser_shows_an_answer_of_the_page_in_a_frame(here: ViewerPage, path: str) -> None:
+    """A visitor of another site would release a stop there with a click at something else."""
+    status, headers, _ = get(here, path)
+    assert status == (404 if "nothing" in path else 200)
+    assert headers["Content-Security-Policy"] == "frame-ancestors 'none'" and headers["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "dest", "status"),
+    [
+        ("cross-site", "navigate", "iframe", 403),
+        ("same-site", "navigate", "iframe", 403),  # a page on another port of this machine
+        ("same-origin", "navigate", "frame", 403),
+        ("cross-site", "navigate", "embed", 403),
+        ("cross-site", "no-cors", "object", 403),
+        ("cross-site", "no-cors", "script", 403),
+        ("same-site", "no-cors", "image", 403),
+        ("cross-site", "navigate", "document", 200),  # a link that somebody follows
+        ("none", "navigate", "document", 200),
+        ("same-origin", "no-cors", "script", 200),
+    ],
+)
+def test_a_page_of_another_site_gets_nothing_but_a_link(
+    here: ViewerPage, site: str, mode: str, dest: str, status: int
+) -> None:
+    told = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest}
+    assert get(here, "/", Host=f"localhost:{gate(here)._port}", **told)[0] == status
+
+
+def strangers(page: ViewerPage, address: str, how_many: int, stack: ExitStack) -> list[socket.socket]:
+    """Connections from ``address`` that say nothing, once the gate has them."""
+    port = gate(page)._port
+    made = [
+        stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(address, 0)))
+        for _ in range(how_many)
+    ]
+    end = time.monotonic() + 20
+    while len(gate(page)._strangers) < min(how_many, STRANGERS_MAX) and time.monotonic() < end:
+        time.sleep(0.01)
+    return made
+
+
+def test_who_says_nothing_keeps_nobody_away(page: ViewerPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.viewer.token_gate.HEAD_S", 60.0)
+    with ExitStack() as stack:
+        strangers(page, "127.0.0.1", STRANGERS_MAX + 4, stack)
+        cookie = f"{COOKIE}_{gate(page)._port}={gate(page).token}"
+        assert get(page, "/", Cookie=cookie)[0] == 200
+        assert len(gate(page)._strangers) <= STRANGERS_MAX
+
+
+def test_where_too_many_say_nothing_the_oldest_of_the_busiest_address_goes(
+    page: ViewerPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.viewer.token_gate.HEAD_S", 60.0)
+    with ExitStack() as stack:
+        slow = strangers(page, "127.0.0.2", 1, stack)[0]
+        many = strangers(page, "127.0.0.3", STRANGERS_MAX + 8, stack)
+        assert many[0].recv(1) == b""
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: robot\r\n\r\n")
+        assert slow.recv(1000).startswith(b"HTTP/1.1 401")
 
 
 def test_no_visitor_lets_viser_publish_the_page(here: ViewerPage) -> None:
