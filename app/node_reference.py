@@ -108,7 +108,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     (
         "safety/stopped",
         "std_msgs/Bool",
-        "safety -> sim, robot, policy, viewer, teleoperation; a stop is latched",
+        "safety -> sim, robot, policy, viewer, teleoperation, operator; a stop is latched",
         qos.LATCHED,
     ),
     ("command", "trajectory_msgs/JointTrajectory", "safety -> sim, robot", qos.COMMAND),

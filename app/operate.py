@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,7 @@ from engram.app.goal_line import GoalLine
 from engram.app.options import check_asking
 from engram.app.up import child_environment
 from engram.core.errors import InvalidInputError
+from engram.runtime.asking import STOPPED
 from engram.runtime.episode_report import LoopError
 from engram.runtime.goal_words import outcome_words
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from engram.nodes.loop_client import LoopClient
 
 NOT_STOPPED = "nothing was stopped, as far as is known. Use the emergency stop"
+CONFIRM_S = 1.0
+"""How long after an answer the safety node may take to tell of the stop; then it is asked for the stop again [s]."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ class DoConfig:
 
 
 def stop(config: StopConfig) -> int:
-    """Hold the robot until it is released; 0 only if its safety node confirmed it.
+    """Hold the robot until it is released; 0 only if its safety node says that it is stopped.
 
     Whatever goes wrong, it is told that the robot may be moving.
 
@@ -107,7 +111,7 @@ def stop(config: StopConfig) -> int:
         InvalidInputError: nobody can be asked so.
     """
     try:
-        success, said = _answer(config, "safety/stop")
+        success, said = _latch(config, stopped=True)
     except KeyboardInterrupt:
         print(f"engram stop: {NOT_STOPPED}", file=sys.stderr)
         raise
@@ -122,8 +126,10 @@ def stop(config: StopConfig) -> int:
 
 
 def release(config: StopConfig) -> int:
-    """Release a stopped robot; 0 only if its safety node confirmed it."""
-    return _trigger(config, "safety/reset")
+    """Release a stopped robot; 0 only if its safety node says that it is not stopped."""
+    success, said = _latch(config, stopped=False)
+    print(said)
+    return int(not success)
 
 
 def judge(config: JudgeConfig) -> int:
@@ -169,6 +175,30 @@ def _trigger(config: StopConfig | JudgeConfig, service: str) -> int:
     success, said = _answer(config, service)
     print(said)
     return int(not success)
+
+
+def _latch(config: StopConfig, *, stopped: bool) -> tuple[bool, str]:
+    """Ask for a stop or for its release; return whether the safety node itself says that it is so, and what was said.
+
+    Whoever offers the service may answer: only what the safety node tells of its latch confirms it. A stop is asked for
+    again meanwhile, as somebody else may have got it. A release is not: it could release what was stopped since.
+    """
+    service, told = "safety/stop" if stopped else "safety/reset", list[bool]()
+    end = time.monotonic() + config.timeout_s
+    with _client(config) as client:
+        health = client.hear_stopped(told.append)
+        said = client.trigger(service, config.timeout_s)[1]
+        while told[-1:] != [stopped] and (left_s := end - time.monotonic()) > 0.0:
+            with suppress(LoopError):
+                client.wait_for(lambda: told[-1:] == [stopped], min(CONFIRM_S, left_s), STOPPED)
+            if stopped and told[-1:] != [stopped]:
+                with suppress(LoopError):
+                    said = client.trigger(service, min(CONFIRM_S, left_s))[1]
+    if told[-1:] == [stopped]:
+        return True, said
+    heard = f"says that {'a' if told[-1] else 'no'} stop is latched" if told else "was not heard"
+    others = f" ({health.last_problem})" if health.last_problem else ""
+    return False, f"{service} answered {said!r}, but {STOPPED} of safety_node {heard}{others}"
 
 
 def _answer(config: StopConfig | JudgeConfig, service: str) -> tuple[bool, str]:

@@ -22,6 +22,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from engram.nodes import messages, qos
 from engram.nodes.outsider import AGAIN_S, Outsider
+from engram.runtime.asking import ask_again
 from engram.runtime.episode_report import EpisodeReport, LoopError
 from engram.runtime.goal_words import Standing
 from engram.runtime.health import TOPIC, Condition, own_name
@@ -147,11 +148,12 @@ class LoopClient(Outsider):
             told(Standing(now.phase, now.progress, now.policy_version))
 
         send = partial(self._execute.send_goal_async, goal, hear)
-        handle = self._again(send, lambda _: None, GOAL_AGAIN_S, timeout_s, what)
+        handle = ask_again(send, self._answer, lambda _: None, GOAL_AGAIN_S, timeout_s, what)
         if not handle.accepted:
             raise LoopError(f"{what} was not accepted")
         try:
-            done = self._again(handle.get_result_async, lambda _: None, GOAL_AGAIN_S, timeout_s, f"outcome of {what}")
+            ask, outcome = handle.get_result_async, f"outcome of {what}"
+            done = ask_again(ask, self._answer, lambda _: None, GOAL_AGAIN_S, timeout_s, outcome)
             if done.status == GoalStatus.STATUS_UNKNOWN:
                 raise LoopError(f"{what} is lost: the policy node was restarted")
             return done.result

@@ -15,10 +15,15 @@ from rcl_interfaces.srv import GetParameters
 from rclpy.client import Client
 from rclpy.node import Node
 from rclpy.task import Future
+from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
+from engram.nodes import qos
+from engram.nodes.claims import hear_bound
 from engram.nodes.executor import KeptExecutor
+from engram.runtime.asking import STOPPED, ask_again
 from engram.runtime.episode_report import LoopError
+from engram.runtime.health import Health
 
 AGAIN_S = 3.0
 """How long to wait for an answer before the request is sent again [s]."""
@@ -73,25 +78,7 @@ class Outsider:
     def _ask(self, client: Client, request: Any, timeout_s: float, what: str) -> Any:
         """Return the answer to ``request``, which is sent again while there is none."""
         send = partial(client.call_async, request)
-        return self._again(send, client.remove_pending_request, AGAIN_S, timeout_s, what)
-
-    def _again(
-        self,
-        send: Callable[[], Future],
-        forget: Callable[[Future], object],
-        patience_s: float,
-        timeout_s: float,
-        what: str,
-    ) -> Any:
-        end = time.monotonic() + timeout_s
-        while True:
-            future = send()
-            try:
-                return self._answer(future, min(patience_s, end - time.monotonic()), what)
-            except LoopError:
-                forget(future)
-                if not time.monotonic() <= end:
-                    raise LoopError(f"{what}: not within {timeout_s:g} s") from None
+        return ask_again(send, self._answer, client.remove_pending_request, AGAIN_S, timeout_s, what)
 
     def _greet(self, name: str, timeout_s: float) -> None:
         """Wait until the node ``name``, whose other services are there, has discovered us."""
@@ -111,6 +98,12 @@ class Outsider:
         answer = self._ask(client, Trigger.Request(), end - time.monotonic(), service)
         self.node.destroy_client(client)
         return answer.success, answer.message
+
+    def hear_stopped(self, hear: Callable[[bool], None]) -> Health:
+        """Tell ``hear`` whether a stop is latched, as the safety node itself says; returns where others are named."""
+        health = Health()
+        hear_bound(self.node, health, ("safety_node",), Bool, STOPPED, lambda msg: hear(msg.data), qos.LATCHED)
+        return health
 
     def close(self) -> None:
         """Leave the graph at once: a participant ends with its last entity, and a node does not end action clients."""
