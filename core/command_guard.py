@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
+from engram.core.pipeline import RESTED
 from engram.core.robot import RobotConfig
 from engram.core.types import JointCommand, JointState
 
@@ -21,7 +23,13 @@ SILENT_S = 1.0
 CLOCK_SET_S = 0.05
 """If the clock of stamps fell behind the receiver's own by so much between two commands, it was set back [s]."""
 STEPS = 2.0
-"""Control steps of motion that may come at once, because commands arrive early and late."""
+"""Control steps of motion that may come at once, because commands arrive early and late. One command leads so far only
+where the one before it was lost."""
+ASIDE = 0.25
+"""Where motion begins anew, the arm may be measured by so much of the fastest step beside where the safety node saw it.
+"""
+EARLIEST = 0.9
+"""Control periods after which the pipeline decides the next step at the earliest; what comes sooner is a repeat."""
 BRAKES, SLOWS = 0.3, 0.1
 """Shares of a joint's acceleration: with which an arm is thought to brake, as a robot begins with that share of its
 limits; and by which it slows down at least in each step of braking. Where the jerk is limited, the second is also the
@@ -30,28 +38,56 @@ ROUNDING = 1e-6
 """Tolerance of comparisons [rad, m, and of durations relative]."""
 
 
+@dataclass(frozen=True)
+class _Gap:
+    """What may lie between the last command and one that comes now."""
+
+    start: np.ndarray
+    """(n,) from where the motion of the command counts."""
+    budget: np.ndarray
+    """(n,) motion that is allowed now."""
+    steps: int
+    """Control steps at most, those of lost commands included; 0: motion begins anew."""
+    rested: int
+    """Control steps at most since the arm rested, and its motion may have begun anew; 0: it cannot have rested."""
+    aside: np.ndarray
+    """(k, n) how far from ``start`` are the places where it may have begun."""
+    is_early: bool = False
+    """The command is of the same control step as the last one."""
+
+
 class CommandGuard:
     """Refuses commands that the safety node cannot have meant.
 
     Speed is checked as a budget: each second of the receiver's clock allows ``velocity_max`` of motion of the commanded
-    position. Many small steps at once therefore gain nothing.
+    position. Many small steps at once therefore gain nothing. Acceleration is checked from step to step: a control step
+    differs from the one before by what the acceleration allows. A command that repeats the last one is let through, as
+    it does what a refusal does.
 
     Attributes:
         counts: refused commands by kind of reason.
     """
 
     def __init__(
-        self, robot: RobotConfig, control_dt_s: float, stale_after_s: float = math.inf, velocity_fraction: float = 1.0
+        self,
+        robot: RobotConfig,
+        control_dt_s: float,
+        stale_after_s: float = math.inf,
+        velocity_fraction: float = 1.0,
+        acceleration_fraction: float = 1.0,
     ) -> None:
-        """Take the limits of ``robot``; of the speed of its arm joints only ``velocity_fraction`` is allowed."""
+        """Take the limits of ``robot``; of those of its arm joints only the fractions are allowed."""
         self.counts: Counter[str] = Counter()
         self.stopped = False
         self._names, self._dt_s, self._stale_after_s = robot.joint_names, control_dt_s, stale_after_s
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
-        self._allowed = "its speed" if velocity_fraction == 1.0 else f"{velocity_fraction:g} of its speed"
+        self._allowed = _share(velocity_fraction, "speed"), _share(acceleration_fraction, "acceleration")
         self._speed = np.array((*(velocity_fraction * np.array(robot.velocity_max)), robot.gripper_velocity_max))
         self._acceleration = np.array(robot.acceleration_max)  # (arm joints,), as the jerk
+        self._longest = self._speed * control_dt_s  # (n,) motion of a control step
+        faster = np.append(acceleration_fraction * self._acceleration * control_dt_s**2, np.inf)
+        self._faster = np.minimum(faster, 2.0 * self._longest)  # (n,) by which it differs from the one before
         self._jerk = np.array(robot.jerk_max or (np.inf,) * len(robot.arm_joints))
         # who brakes goes on, and back no farther than where the jerk is limited and the arm was about to turn
         self._back = np.append(self._braking_way(self._acceleration**2 / self._jerk / 2.0), 0.0)
@@ -65,6 +101,7 @@ class CommandGuard:
         self._way = np.zeros(len(self._speed))  # (n,) its direction, -1 or 1
         self._step: np.ndarray = np.zeros(len(self._speed))  # (n,) motion of the last command
         self._gain: np.ndarray = np.zeros(len(self._speed))  # (n,) how much faster, in its direction, that was
+        self._last = np.zeros((2, len(self._speed)))  # the least and greatest that the sender's last step may have been
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
         self._stamp_ns = -1
@@ -85,26 +122,27 @@ class CommandGuard:
             at_s: time of the receiver's own clock, which never goes back [s].
             age_s: how long ago the command's step began [s]; negative: it lies in the future.
         """
-        budget = self._refilled(joints.positions, at_s)
-        kind, text = self._reason(command, joints.positions, budget, at_s, age_s)
+        gap = self._gap(command.stamp_ns, joints.positions, at_s)
+        kind, text = self._reason(command, joints.positions, gap, at_s, age_s)
         if kind:
             self.counts[kind] += 1
             return f"{kind}: {text}"
-        motion = command.positions - self._start(joints.positions, at_s)
+        motion = command.positions - gap.start
         if self.stopped:
             self._watch_braking(command.positions, motion[:-1])
         moved = (np.abs(motion) > ROUNDING) | (not self.stopped)  # when a stop comes the last command may be repeated
         self._gain = np.where(moved, self._gained(motion), self._gain)
         self._step = np.where(moved, motion, self._step)
-        self._budget, self._commanded = budget - np.abs(motion), command.positions
+        self._last = self._steps_of(motion, gap)
+        self._budget, self._commanded = gap.budget - np.abs(motion), command.positions
         self._at_s, self._stamp_ns, self._now_s = at_s, command.stamp_ns, command.stamp_ns / 1e9 + age_s
         return ""
 
     def _reason(
-        self, command: JointCommand, measured: np.ndarray, budget: np.ndarray, at_s: float, age_s: float
+        self, command: JointCommand, measured: np.ndarray, gap: _Gap, at_s: float, age_s: float
     ) -> tuple[str, str]:
         """Return the kind of the first reason against ``command`` and its words; both empty: there is none."""
-        target, start = command.positions, self._start(measured, at_s)
+        target, motion = command.positions, command.positions - gap.start
         if command.names != self._names:
             return "joints", f"{', '.join(command.names)}, expected {', '.join(self._names)}"
         if not abs(command.duration_s - self._dt_s) <= ROUNDING * self._dt_s:
@@ -120,8 +158,12 @@ class CommandGuard:
         outside_now = np.maximum(self._low - measured, 0) + np.maximum(measured - self._high, 0)
         if (excess := outside - np.maximum(outside_now, ROUNDING)).max() > 0:  # moving back in is allowed
             return "position", self._joint(excess, outside, "outside its limits")
-        if (excess := np.abs(target - start) - budget).max() > ROUNDING:
-            return "velocity", self._joint(excess, np.abs(target - start), f"away, more than {self._allowed} allows")
+        if (excess := np.abs(motion) - np.minimum(gap.budget, self._length(gap))).max() > ROUNDING:
+            return "velocity", self._joint(excess, np.abs(motion), f"away, more than {self._allowed[0]} allows")
+        least, most = self._reach(gap)
+        excess = np.maximum(least - motion, motion - most)
+        if excess.max() > ROUNDING and not _is_repeat(motion):
+            return "acceleration", self._joint(excess, np.abs(motion), f"away, more than {self._allowed[1]} allows")
         if self.stopped and self._held is not None:
             moved = target - self._held
             to_rest = np.where(moved * self._way >= 0.0, self._to_rest, np.minimum(self._to_rest, self._back))
@@ -162,17 +204,75 @@ class CommandGuard:
         way = peak * (peak / (2 * BRAKES * self._acceleration) + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
         return np.where(speed > ROUNDING, way, 0.0)
 
-    def _start(self, measured: np.ndarray, at_s: float) -> np.ndarray:
-        """Return (n,) from where the motion of a command counts."""
-        anew = self._commanded is None or at_s - self._at_s > SILENT_S
-        return measured if anew or self._commanded is None else self._commanded
+    def _gap(self, stamp_ns: int, measured: np.ndarray, at_s: float) -> _Gap:
+        """Return what may lie between the last command and one of ``stamp_ns`` that comes ``at_s``."""
+        inside = np.clip(measured, self._low, self._high)  # there motion begins where the arm is outside its limits
+        if self._commanded is None or at_s - self._at_s > SILENT_S:
+            aside = np.array((measured, inside)) - measured
+            return _Gap(measured, STEPS * self._longest, 0, 1, aside)
+        passed = max(0.0, at_s - self._at_s)
+        # stamps tell how many steps were lost on the way, and the receiver's clock that they are not made up
+        periods = min((stamp_ns - self._stamp_ns) / 1e9, passed + self._dt_s) / self._dt_s
+        steps = max(1, int(periods / EARLIEST + ROUNDING))
+        rests = periods > RESTED or max(self._last[0, :-1].max(), -self._last[1, :-1].min()) <= ROUNDING
+        rested = int(max(0.0, periods - RESTED) / EARLIEST) + 1 if rests else 0
+        aside = np.array((self._commanded, measured, inside)) - self._commanded
+        full = (min(steps, STEPS) + STEPS - 1.0) * self._longest
+        budget = np.minimum(full, self._budget + self._speed * passed)
+        return _Gap(self._commanded, budget, steps, rested, aside, is_early=periods < EARLIEST - ROUNDING)
 
-    def _refilled(self, measured: np.ndarray, at_s: float) -> np.ndarray:
-        full = STEPS * self._speed * self._dt_s
-        if self._start(measured, at_s) is measured:
-            return full
-        return np.minimum(full, self._budget + self._speed * max(0.0, at_s - self._at_s))
+    def _length(self, gap: _Gap) -> np.ndarray:
+        """Return how far (n,) one command may lead."""
+        anew = np.abs(gap.aside).max(axis=0) + (1.0 + ASIDE) * self._longest if gap.rested else 0.0
+        return np.minimum(np.maximum(min(gap.steps, STEPS) * self._longest, anew), STEPS * self._longest)
+
+    def _reach(self, gap: _Gap) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the greatest motion (n,) that the acceleration allows after ``gap``."""
+        if not gap.steps:  # whoever sends may be on the way already, as when the first command was lost
+            return -self._length(gap), self._length(gap)
+        least, most = -self._way_of(-self._last[0], gap.steps), self._way_of(self._last[1], gap.steps)
+        if gap.rested:
+            way = self._way_of(np.zeros_like(most), gap.rested) + ASIDE * self._longest
+            least = np.minimum(least, gap.aside.min(axis=0) - way)
+            most = np.maximum(most, gap.aside.max(axis=0) + way)
+        return least, most
+
+    def _way_of(self, step: np.ndarray, steps: int) -> np.ndarray:
+        """Return how far (n,) ``steps`` control steps lead at most that follow one of ``step`` (n,)."""
+        faster = step + self._faster * np.arange(1, steps + 1)[:, None]
+        return np.minimum(faster, self._longest).sum(axis=0)
+
+    def _steps_of(self, motion: np.ndarray, gap: _Gap) -> np.ndarray:
+        """Return the least and the greatest step (2, n) that ``motion`` (n,) after ``gap`` may have ended with."""
+        if _is_repeat(motion):
+            least, most = self._reach(gap)
+            rests = not gap.is_early and max(least[:-1].max(), -most[:-1].min()) <= ROUNDING
+            slowest = np.array((np.minimum(self._last[0], 0.0), np.maximum(self._last[1], 0.0)))
+            return np.zeros_like(slowest) if rests else slowest
+        if not gap.steps:
+            ends = [np.minimum(motion, 0.0) - self._faster, np.maximum(motion, 0.0) + self._faster]
+            return np.clip(ends, -self._longest, self._longest)
+        ends = []
+        for steps in (1, gap.steps):  # what was one step, or several, ended at most so far from their average
+            spread = self._faster * (steps - 1) / 2.0
+            ends += [motion / steps - spread, motion / steps + spread]
+        for steps in (1, gap.rested) if gap.rested else ():
+            spread = self._faster * (steps - 1) / 2.0 + ASIDE * self._longest
+            fastest = np.minimum(steps * self._faster, self._longest)
+            for start in (gap.aside.min(axis=0), gap.aside.max(axis=0)):
+                middle = (motion - start) / steps
+                ends += [np.clip(middle - spread, -fastest, fastest), np.clip(middle + spread, -fastest, fastest)]
+        return np.clip((np.min(ends, axis=0), np.max(ends, axis=0)), -self._longest, self._longest)
 
     def _joint(self, excess: np.ndarray, values: np.ndarray, words: str) -> str:
         worst = int(np.argmax(excess))
         return f"{self._names[worst]} {values[worst]:.3f} {words}"
+
+
+def _share(fraction: float, of: str) -> str:
+    return f"its {of}" if fraction == 1.0 else f"{fraction:g} of its {of}"
+
+
+def _is_repeat(motion: np.ndarray) -> bool:
+    """Tell whether ``motion`` (n,) leaves the arm where it was sent last."""
+    return bool(np.abs(motion[:-1]).max() <= ROUNDING)

@@ -86,9 +86,9 @@ class RobotNode(EngramNode):
         """Forward states and commands."""
         self.heard = time.monotonic()
         self.measured: Joints | None = None  # newest
-        self.safety_heard = False  # whether safety/stopped said how it stands
-        config = self.config
-        self.guard = CommandGuard(self.robot, config.control_dt_s, config.stale_after_s, config.velocity_fraction)
+        config, self.safety_heard = self.config, False  # whether safety/stopped said how it stands
+        fractions = config.velocity_fraction, config.acceleration_fraction
+        self.guard = CommandGuard(self.robot, config.control_dt_s, config.stale_after_s, *fractions)
         subscribe_bound(self, Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         subscribe_bound(self, JointTrajectory, "command", self._on_command, qos.COMMAND)
         self.every(self.config.silent_after_s, self._watch, "hardware")

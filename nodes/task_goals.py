@@ -48,7 +48,7 @@ class TaskGoals:
             GoalBookConfig(config.robot_id, config.episodes == "goal", config.goal_timeout_s, config.status_timeout_s),
             GoalRules(config.check_instructions, SimulatedTasks(tuple(filter(None, config.tasks.split(","))))),
             lambda: clock.now().nanoseconds,
-            lambda: clock.now().nanoseconds if simulated else time.monotonic_ns(),
+            lambda: clock.now().nanoseconds if simulated else time.clock_gettime_ns(time.CLOCK_BOOTTIME),
             publish_status,
             runner.ended,
         )  # fmt: skip

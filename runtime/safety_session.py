@@ -26,6 +26,8 @@ SET_AHEAD_S = 1.0
 """Stamps that went on by so much more than the time that passed tell that somebody set the clock ahead [s]."""
 SLEPT_S = 1.0
 """A machine that was suspended for longer in an episode stops the robot: nobody expects its motion to go on [s]."""
+FROZEN_S = 3.0
+"""So does a safety node that did not run for longer although its machine was awake: it was paused, or starved [s]."""
 SILENT_S = 1.0
 """After so long at rest a person may have moved the arm: motion begins anew from where it is measured. A robot that is
 driven and got no command for so long holds first: what it was to do meanwhile is out of date [s]."""
@@ -113,7 +115,8 @@ class SafetySession:
         self._left = last_command.read(latch.now)  # the last one of the process before
         self._commanded_at = 0.0  # when the last command was given, without joint states too
         self._idle = False  # nobody drove for a time since the last command
-        self._slept_s = slept()
+        self._slept_s, self._seen_at = slept(), clock()  # when it was last seen whether time was lost
+        self._drove = False  # whether somebody drove then
         self._looked_at = 0.0  # when it was seen whether the latch is on disk
         self._told: str | None = None  # reason of the latched stop, as told last
         self._told_problem = ""  # why it is not on disk
@@ -447,17 +450,22 @@ class SafetySession:
     # -- what does not come --------------------------------------------------------------------------------------
 
     def _watch_sleep(self) -> None:
-        """Stop a robot that goes on after its machine was suspended: its time limits stood still meanwhile.
+        """Stop a robot that goes on after its machine was suspended, or the node was kept from running for long.
 
-        Those of a simulation on this machine are of a clock that stood still, too.
+        Nobody watched the arm meanwhile. A simulation on this machine stood still, too.
         """
         before, self._slept_s = self._slept_s, max(self._slept_s, self._slept())
-        slept_s = self._slept_s - before
+        seen_at, self._seen_at = self._seen_at, self._clock()
+        slept_s, stood_s = self._slept_s - before, self._seen_at - seen_at
         here = self.config.lockstep or self.config.simulated
         by_hand = self.human is not None and self.human.active  # what is too old by now counted before the sleep
-        driven = by_hand or (self.status is not None and self.status.running)
-        if slept_s > SLEPT_S and driven and not here and not self.pipeline.filter.stopped:
+        drove, self._drove = self._drove, by_hand or (self.status is not None and self.status.running)
+        if not drove or here or self.pipeline.filter.stopped:
+            return
+        if slept_s > SLEPT_S:
             self.stop(f"suspended: the machine slept for {slept_s:.0f} s while the robot was driven")
+        elif stood_s > FROZEN_S:
+            self.stop(f"suspended: the safety node did not run for {stood_s:.0f} s while the robot was driven")
 
     def _watch_chunk(self) -> None:
         if self._waiting_since is None or self.joints is None:
@@ -482,9 +490,9 @@ class SafetySession:
                 self.health.problem("joints_lost", "none of the step that task/status tells of", ERROR)
             return
         self.health.problem("joints_lost", f"no valid joint_states for {silent_s:.1f} s: holds", ERROR)
-        now_ns = self._now_ns()
-        if self._begins(self._episode, now_ns) or self.pipeline.filter.last is None:  # a person may have moved the arm
-            return
+        now_ns, left = self._now_ns(), self.pipeline.filter.stopped and not self._driven
+        if left or self._begins(self._episode, now_ns) or self.pipeline.filter.last is None:
+            return  # a person may have moved the arm
         decision = self.pipeline.hold_blind(now_ns, "joints_lost")
         if decision is not None:
             self._send(decision)

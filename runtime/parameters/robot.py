@@ -21,6 +21,8 @@ class RobotNodeConfig(BoundNodeConfig):
     """Length of one control step, which every command must have as its duration [s]."""
     velocity_fraction: float = param(1.0, 0.01, 1.0)
     """Share of the arm's velocity limits beyond which no command is executed; not less than that of the safety node."""
+    acceleration_fraction: float = param(1.0, 0.01, 1.0)
+    """Share of its acceleration limits by which a control step may differ from the one before; as velocity_fraction."""
     stale_after_s: float = param(0.5, 0.05, 60.0)
     """A command for a step that began longer ago than this is not executed; the robot holds [s]."""
     silent_after_s: float = param(0.5, 0.05, 60.0)

@@ -4,23 +4,30 @@ The gantry moves 1 m/s, so 0.1 m a step of 0.1 s, within +-1 m; its gripper 8 ra
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from engram.benchmarks.hostile import HostileEpisode
+from engram.benchmarks.limits import variants
 from engram.core.command_guard import CommandGuard
 from engram.core.pipeline import CommandPipeline
-from engram.core.types import ActionChunk, JointCommand
+from engram.core.types import ActionChunk, JointCommand, JointState
 from tests.core.gantry import GANTRY, GantryKinematics, joints
 
 STEP_NS = 100_000_000
 
 
+AGILE = replace(GANTRY, acceleration_max=(20.0,) * 3)
+"""It turns round at full speed within a step."""
+
+
 class Robot:
     """A guard before a gantry that goes at once where it is told."""
 
-    def __init__(self, **options):
-        self.guard = CommandGuard(GANTRY, 0.1, **options)
+    def __init__(self, robot=AGILE, **options):
+        self.guard = CommandGuard(robot, 0.1, **options)
         self.at, self.step = np.zeros(4), 0
 
     def send(self, x, *, after_s=0.1, age_s=0.0, step=None, duration_s=0.1, **other):
@@ -115,7 +122,8 @@ def test_an_arm_in_motion_may_brake_while_the_stop_is_latched_and_go_no_further(
     for x in (0.1, 0.2):
         robot.send(x)
     robot.guard.stop(True)
-    way = 0.2 + np.cumsum([0.0, 0.08, 0.06, 0.04, 0.02, 0.0])
+    assert robot.send(0.2, step=2, after_s=0.01) == ""
+    way = 0.2 + np.cumsum([0.08, 0.06, 0.04, 0.02, 0.0])
     assert [robot.send(x) for x in way] == [""] * len(way) and way[-1] - 0.2 > 0.1
     for _ in range(50):
         robot.send(robot.at[0] + 0.05)  # at rest it stays there
@@ -232,3 +240,74 @@ def test_a_share_of_the_speed_is_all_that_is_let_through():
     assert slow.send(full) == f"velocity: x {full:.3f} away, more than 0.3 of its speed allows"
     assert slow.send(0.3 * full) == ""
     assert slow.send(0.0, gripper=GANTRY.gripper_velocity_max * 0.1) == ""  # the gripper keeps its own
+
+
+SLUGGISH = replace(GANTRY, acceleration_max=(2.0,) * 3)
+"""Its steps differ by 0.02 m at most."""
+
+
+@pytest.mark.parametrize(
+    ("ways", "kind"),
+    [
+        ((1.0, -1.0), "acceleration"),
+        ((1.0, 1.0, -1.0), "acceleration"),
+        ((2.0, 0.0, -2.0, 0.0), "velocity"),
+        ((1.0, 0.0, -1.0, 0.0), "acceleration"),
+    ],
+)
+def test_full_speed_to_and_fro_does_not_reach_the_motors(ways, kind):
+    """The arm is not turned round from one control step to the next; what is refused leaves it where it is."""
+    robot = Robot(SLUGGISH, acceleration_fraction=0.5)
+    steps = []
+    for i in range(80):
+        before = robot.at[0]
+        robot.send(before + 0.1 * ways[i % len(ways)])
+        steps.append(robot.at[0] - before)
+    assert robot.guard.counts[kind] >= 20
+    assert max(map(abs, steps)) <= 0.1 + 1e-9
+    assert all(a * b >= 0.0 for a, b in pairwise(steps))
+
+
+def test_a_share_of_the_acceleration_is_all_that_is_let_through():
+    robot = Robot(SLUGGISH, acceleration_fraction=0.5)
+    assert [robot.send(x) for x in (0.0, 0.0, 0.01, 0.03)] == [""] * 4
+    assert robot.send(0.07) == "acceleration: x 0.040 away, more than 0.5 of its acceleration allows"
+    assert robot.send(0.03 + 0.03 + 0.04) == ""  # that one was lost: two steps on
+    assert robot.send(0.1, gripper=0.8) == ""  # the gripper knows no acceleration, and who repeats does no harm
+
+
+def test_after_a_pause_one_command_leads_no_farther_than_one_step():
+    robot = Robot(SLUGGISH)
+    robot.send(0.0)
+    assert robot.send(0.2, after_s=1.5).startswith("velocity: x 0.200 away")
+    assert robot.send(0.1, after_s=1.5) == ""
+
+
+@pytest.mark.parametrize(("lost", "late_s"), [(0.0, 0.1), (0.1, 0.05)])
+def test_nothing_that_the_safety_node_commands_under_attack_is_refused_however_it_arrives(lost, late_s):
+    """Hostile policies, persons and encoders; commands come up to a step late, and some do not come."""
+    attacked, refused = variants(["panda_2f85", "so101"]), []
+    for seed in range(24):
+        robot, pipeline = attacked[seed % len(attacked)]
+        draw = np.random.default_rng(seed)
+        commands = HostileEpisode(pipeline, draw).run()
+        guard, at_s, arrived = CommandGuard(robot, 0.1), 0.0, True
+        measured = JointState(0, robot.joint_names, commands[0], np.zeros(commands.shape[1]))
+        for step, positions in enumerate(commands[1:], 1):
+            at_s = max(at_s, step / 10 + draw.uniform(0.0, late_s))
+            arrived = not arrived or draw.random() >= lost  # no two in a row are lost
+            if arrived:
+                command = JointCommand(step * STEP_NS, robot.joint_names, positions, 0.1)
+                refused += filter(None, [guard.refusal(command, measured, at_s)])
+    assert not refused
+
+
+def test_an_arm_that_stands_beside_its_last_command_begins_anew_from_there():
+    """A new goal begins where the arm is measured, below where it was sent."""
+    robot = Robot(SLUGGISH)
+    for x in (0.0, 0.05, 0.05, 0.05):
+        robot.send(x)
+    robot.at[0] = 0.02
+    assert robot.send(0.0) == ""
+    robot.at[0] = 0.0
+    assert [robot.send(x) for x in (-0.04, -0.1)] == [""] * 2

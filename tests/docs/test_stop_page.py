@@ -1,6 +1,7 @@
 """The page on stopping says how long a stop takes: what the shipped limits of a Panda give."""
 
 import numpy as np
+import pytest
 import yaml
 
 from engram.core.motion_limits import MotionLimits
@@ -50,5 +51,6 @@ def test_a_pandas_commands_rest_as_soon_as_the_page_says():
     assert f"{max(way for _, way in stops):.3f} rad" == "0.063 rad" and "0.063 rad" in PAGE.read_text()
 
 
-def test_the_robot_node_allows_the_speed_that_the_safety_node_gives_and_no_more():
-    assert shipped("robot_node")["velocity_fraction"] == shipped("safety_node")["safety"]["velocity_fraction"]
+@pytest.mark.parametrize("share", ["velocity_fraction", "acceleration_fraction"])
+def test_the_robot_node_allows_what_the_safety_node_gives_and_no_more(share):
+    assert shipped("robot_node")[share] == shipped("safety_node")["safety"][share]

@@ -37,7 +37,7 @@ class Desk:
     ):
         self.decisions, self.episodes, self.latched_reasons, self.told, self.repeated = [], [], [], [], []
         self.now_s, self.ahead_s = 100.0, 0.0  # the clock, and by how much it was set ahead
-        self.slept_s = 0.0  # how long the machine was suspended
+        self.slept_s, self.misread_s = 0.0, 0.0  # how long the machine was suspended, and by how much that is misread
         self.health = Health()
         simulated = lockstep if simulated is None else simulated
         pipeline = CommandPipeline(GantryKinematics(), robot, lockstep=lockstep, safety=safety, jump_grace_s=grace_s)
@@ -50,7 +50,7 @@ class Desk:
             self.health,
             lambda: round(self.now_s * 1e9),
             lambda: self.now_s - self.ahead_s - self.slept_s,
-            lambda: self.slept_s,
+            lambda: self.slept_s + self.misread_s,
         )
 
     def command(self, decision, episode):
@@ -90,10 +90,10 @@ class Desk:
             self.session.watch()
         return self.decisions[-1] if self.decisions else None
 
-    def sleep(self, seconds: float):
-        """Suspend the machine: its clock goes on meanwhile, the time that waiting is measured in does not."""
+    def lose(self, seconds: float, how: str = "slept"):
+        """Suspend the machine: its clock goes on, the time that waiting is measured in does not; frozen: both do."""
         self.now_s += seconds
-        self.slept_s += seconds
+        self.slept_s += seconds if how == "slept" else 0.0
 
     def wait(self, seconds: float) -> list[str]:
         """Let time pass without news and return the authors of what was decided meanwhile."""
@@ -737,15 +737,17 @@ def test_the_end_of_a_goal_holds_before_the_disk_has_it(tmp_path, monkeypatch):
     assert not StopLatch(tmp_path).unfinished
 
 
+@pytest.mark.parametrize("how", ["slept", "frozen"])
 @pytest.mark.parametrize("first", ["joints", "chunk", "watch", "status"])
-def test_after_the_machine_was_suspended_in_an_episode_a_person_releases_the_robot(first, tmp_path):
+def test_after_time_was_lost_in_an_episode_a_person_releases_the_robot(first, how, tmp_path):
+    """The machine was suspended, or all of it was paused: both clocks run on then."""
     desk = Desk(tmp_path, lockstep=False)
     desk.status()
     desk.chunk(round(100.1e9), *[RIGHT] * 8)
     there = desk.real_time(0.3).command.positions[0]
     desk.real_time(0.1, None)
     count = len(desk.decisions)
-    desk.sleep(7200.0)
+    desk.lose(7200.0, how)
     if first == "chunk":
         desk.chunk(round((desk.now_s + 0.1) * 1e9), *[RIGHT] * 8)
     elif first == "watch":
@@ -753,44 +755,54 @@ def test_after_the_machine_was_suspended_in_an_episode_a_person_releases_the_rob
     elif first == "status":
         desk.status()
     desk.real_time(0.5, there)
-    assert {decision.author for decision in desk.decisions[count:]} == {"hold:stopped"}
-    assert desk.latched_reasons[1:] == ["suspended: the machine slept for 7200 s while the robot was driven"]
+    # an arm that had no command for so long rests, and gets none
+    assert {decision.author for decision in desk.decisions[count:]} == ({"hold:stopped"} if how == "slept" else set())
+    (reason,) = desk.latched_reasons[1:]
+    said = "the machine slept" if how == "slept" else "the safety node did not run"
+    assert reason == f"suspended: {said} for 7200 s while the robot was driven"
     assert StopLatch(tmp_path).stopped.startswith("suspended")
     desk.session.release()
     desk.chunk(round((desk.now_s + 0.1) * 1e9), *[RIGHT] * 8)
     assert desk.real_time(0.3, there).author == "v"
 
 
+@pytest.mark.parametrize("how", ["slept", "frozen"])
 @pytest.mark.parametrize("first", ["joints", "watch", "hand"])
-def test_after_the_machine_was_suspended_under_a_person_s_hand_the_arm_waits_for_a_release(first):
+def test_after_time_was_lost_under_a_person_s_hand_the_arm_waits_for_a_release(first, how):
     desk = Desk(lockstep=False)
     desk.status(state="idle")
     desk.session.on_human(HumanAction(round(100.1e9), "ann", True, "ee_delta", RIGHT))
     there = desk.real_time(0.1).command.positions[0]
-    desk.sleep(7200.0)
+    count = len(desk.decisions)
+    desk.lose(7200.0, how)
     if first == "watch":
         desk.session.watch()
     elif first == "joints":
         desk.real_time(0.1, there)
     desk.session.on_human(HumanAction(round((desk.now_s + 0.1) * 1e9), "ann", True, "ee_delta", RIGHT))
     desk.real_time(0.3, there)
-    assert desk.decisions[-1].author == "hold:stopped" and desk.latched_reasons[-1].startswith("suspended")
+    assert {decision.author for decision in desk.decisions[count:]} == ({"hold:stopped"} if how == "slept" else set())
+    assert desk.latched_reasons[-1].startswith("suspended")
 
 
-@pytest.mark.parametrize("why", ["nobody drove", "lock-step", "it was awake", "the node waited between two clocks"])
-def test_a_suspension_stops_nothing_that_it_does_not_concern(why):
-    desk = Desk(lockstep=why == "lock-step")
+@pytest.mark.parametrize(
+    "why", ["nobody drove", "lock-step", "simulated", "it was short", "the node waited between two clocks"]
+)
+@pytest.mark.parametrize("how", ["slept", "frozen"])
+def test_time_that_was_lost_stops_nothing_that_it_does_not_concern(why, how):
+    desk = Desk(lockstep=why == "lock-step", simulated=why in ("lock-step", "simulated"))
     desk.status(state="idle" if why == "nobody drove" else "running")
     desk.chunk(round(100.1e9), *[RIGHT] * 8)
     desk.real_time(0.2)
-    if why == "it was awake":
-        desk.now_s += 7200.0
+    if why == "it was short":
+        desk.lose(0.9 if how == "slept" else 2.8, how)
     elif why == "the node waited between two clocks":
-        for off_s in (-5.0, 5.0):
-            desk.slept_s += off_s
+        for desk.misread_s in (-5.0, 0.0):
             desk.session.watch()
     else:
-        desk.sleep(7200.0)
+        desk.lose(7200.0, how)
+    if why == "nobody drove":
+        desk.status()  # a goal that comes first thing is a new one
     desk.real_time(0.2)
     desk.status()
     desk.real_time(0.2)
