@@ -131,11 +131,12 @@ def blocks(config: PolicyClaims) -> list[Block]:
 
 
 def complete(found: Found, wanted: Sequence[Block]) -> Found:
-    """Return the arms of ``found`` that were run on all of their tasks: a mean over some is none over all."""
+    """Return ``found`` without the arms that are told by one mean and lack a task: it would be none over all."""
     tasks: dict[str, set[str]] = {}
     for block in wanted:
         tasks.setdefault(block.arm, set()).add(block.row or block.task)
-    return {arm: rates for arm, rates in found.items() if set(rates) == tasks[arm]}
+    told = (PUSHED, REFERENCE_PUSHED, *BEYOND)
+    return {arm: rates for arm, rates in found.items() if arm not in told or set(rates) == tasks.get(arm)}
 
 
 def claims(found: Found) -> list[dict[str, Any]]:
@@ -148,9 +149,9 @@ def claims(found: Found) -> list[dict[str, Any]]:
     for suite, least in EACH.items():
         out += [figure(f"{task}_as_trained", ours[task], least) for task in SUITES[suite] if task in ours]
     out += [figure(f"{task}_as_trained", ours[task]) for task in SUITES["out_of_view"] if task in ours]
-    there = [task for task in SUITES["memory"] if task in ours]
-    solved = sum(ours[task].rate >= SOLVED for task in there)
-    out.append(plain_figure("memory_tasks_solved", solved, None, len(there), SOLVED_TASKS, solved >= SOLVED_TASKS))
+    if "memory" in _means(ours):
+        solved, n = sum(ours[task].rate >= SOLVED for task in SUITES["memory"]), len(SUITES["memory"])
+        out.append(plain_figure("memory_tasks_solved", solved, None, n, SOLVED_TASKS, solved >= SOLVED_TASKS))
     if (mine := _means(ours).get("tabletop")) and (its := _means(found.get(REFERENCE, {})).get("tabletop")):
         value, low, high, n = difference(mine, its)
         out.append(plain_figure("tabletop_minus_reference", value, (low, high), n, -LOSS, value >= -LOSS))

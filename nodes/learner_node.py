@@ -132,7 +132,7 @@ class LearnerNode(EngramNode):
 
     def announce(self, data: bytes, manifest: PolicyManifest, signature: bytes) -> None:
         """Publish weights in slices, their manifest first; of a candidate that is kept back, the manifest alone."""
-        size = slice_size(manifest, self.config.chunk_size)
+        size = slice_size(manifest, self.config.chunk_size) if data else self.config.chunk_size
         told = messages.manifest_to_msg(manifest, self.get_clock().now().nanoseconds, size, signature)
         if manifest.stage in ("candidate", "rejected"):
             self.candidates.publish(told)

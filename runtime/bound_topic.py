@@ -93,7 +93,7 @@ class BoundTopic:
             self._line_of(gid).append(one)
             self.retry()  # what waits of its writer comes first
         elif self._may_wait(one, reason, self._may_count_later(gid, reason)):
-            one.size = self._size_of(msg)
+            one.size = 0 if isinstance(one.msg, InvalidInputError) else self._size_of(msg)
             self._line_of(gid).append(one)
             self._bound()
 

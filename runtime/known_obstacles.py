@@ -86,7 +86,7 @@ def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle,
     """Return the objects among ``nodes`` that ``robot`` cannot take and may touch, as boxes.
 
     Such are those called ``LABEL``, and those that are wider than the gripper opens in two directions. Left out is what
-    no part of the arm reaches: it is too far away, or below the table. The nearest to the workspace come first.
+    no part of the arm reaches: it is too far away, or below the table.
     """
     boxes = (
         _box(node)
@@ -97,10 +97,7 @@ def obstacles(nodes: Iterable[SceneNode], robot: RobotConfig) -> tuple[Obstacle,
         and node.belief >= BELIEF
         and (node.label == LABEL or int((node.size > robot.gripper_opening_m).sum()) >= 2)
     )
-    zone = np.array((robot.workspace_min, robot.workspace_max))
-    near = [box for box in boxes if _may_touch(box, robot)]
-    near.sort(key=lambda box: (_apart(box, zone), _apart(box, np.zeros((2, 3))), box.name))
-    return tuple(near)
+    return tuple(sorted((box for box in boxes if _may_touch(box, robot)), key=lambda box: box.name))
 
 
 def _may_touch(box: Obstacle, robot: RobotConfig) -> bool:
@@ -110,13 +107,8 @@ def _may_touch(box: Obstacle, robot: RobotConfig) -> bool:
     if _ends(box)[1, 2] < lowest - margins.obstacle_margin_m:
         return False
     reach = BEYOND * robot.reach_m + margins.obstacle_margin_m
-    return not robot.reach_m or _apart(box, np.zeros((2, 3))) <= reach
-
-
-def _apart(box: Obstacle, zone: np.ndarray) -> float:
-    """Return how far ``box`` is, at least, from ``zone``: the least and the greatest corner (2, 3) m."""
-    ends = _ends(box)
-    return float(np.linalg.norm(np.maximum(0.0, np.maximum(ends[0] - zone[1], zone[0] - ends[1]))))
+    nearest = np.clip(0.0, *_ends(box))  # place in the upright box around it, from the base
+    return not robot.reach_m or float(np.linalg.norm(nearest)) <= reach
 
 
 def _ends(box: Obstacle) -> np.ndarray:

@@ -346,8 +346,9 @@ class LearnerSession(ExperienceSession):
                 self._health.problem("experience", str(error))
                 continue
             self.live.add(info.number, info.policy_version, kind_of(info.task), info.success, helped=helped)
-            with self._deciding:
-                self._resends.drove(info.robot_id, info.policy_version)
+            if info.policy_version:  # else a person drove at the end, or nobody
+                with self._deciding:
+                    self._resends.drove(info.robot_id, info.policy_version)
         if found:
             self.live.cursor = found[-1].number
         if not self._unjudged:
@@ -455,7 +456,8 @@ class LearnerSession(ExperienceSession):
 
     def _add_candidate(self, data: bytes, manifest: PolicyManifest) -> None:
         self._due, self._heeded = (data, manifest), None  # until it is kept: a disk may be full
-        drives = self._config.promote == "auto" and self.library.stage(self.library.current) != "canary"
+        alone = self.library.stage(self.library.current) != "canary"
+        drives = self._config.promote == "auto" and alone and self._can_be_sent(manifest)
         self.library.add(data, manifest)
         if drives:  # it stays a candidate: a robot that takes only approved weights refuses it
             self._spare()
@@ -465,6 +467,14 @@ class LearnerSession(ExperienceSession):
         self._health.count("candidates")
         # Unless they may drive at once the weights stay here: in simulation a policy node lets any that it gets drive.
         self._announce(data if drives else b"", manifest)
+
+    def _can_be_sent(self, manifest: PolicyManifest) -> bool:
+        try:
+            slice_size(manifest, self._config.chunk_size)
+        except WeightsError as error:
+            self._health.problem("candidate", str(error), ERROR)
+            return False
+        return True
 
     def _announce(self, data: bytes, manifest: PolicyManifest) -> None:
         """Tell robots and gate what the library says already; what cannot be told now is told later."""

@@ -56,8 +56,8 @@ class TransformBuffer:
     holds here, too.
 
     Beyond ``MOST_FRAMES`` a frame is forgotten that nobody asked for, of the process that named most of those: the one
-    that was heard longest ago. Beyond ``MOST_POSES`` it is the poses of one, of the process whose frames have most: of
-    the one that has most. What somebody asked for goes last.
+    that was heard longest ago. Beyond ``MOST_POSES`` the poses of one frame are forgotten: of the process whose
+    frames have most, the frame that has most. What somebody asked for goes last.
 
     Args:
         monitor: is told of frames that are said to be both, of those that two processes say, and of forgotten ones.

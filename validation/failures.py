@@ -16,14 +16,14 @@ from engram.validation.trials import WAITING
 WRONG, HELD, FELL_BACK = "wrong choice", "held by safety", "fell back"
 NEARLY, FAR, TIME = "nearly there", "far from it", "out of time"
 KINDS = {
-    WRONG: "a final choice was wrong",
+    WRONG: "the task ended because something wrong was chosen",
     HELD: "the safety filter held the arm at the end",
-    FELL_BACK: "the job was nearer to its end before than at the end, as when something was dropped",
-    NEARLY: "at least two thirds of the way",
-    FAR: "less than two thirds of the way",
-    TIME: "the same of a task that measures no progress",
+    TIME: "the time was over; the task has no measure of progress",
+    FELL_BACK: "progress was lost before the end, as when something was dropped",
+    NEARLY: "the best progress was at least two thirds",
+    FAR: "the best progress was less",
 }
-"""What the words mean; the first that holds is said."""
+"""What the words mean; a failure is counted under the first that applies."""
 FELL, NEAR = 0.25, 2 / 3
 """Shares of the way (``oracle_progress``): so much is lost; so much is nearly there."""
 ONLY_SUCCESS = Task.oracle_progress

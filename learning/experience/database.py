@@ -33,6 +33,10 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, err
 allowed."""
 
 
+PATIENCE_MS = 5000
+"""How long the writer waits for whoever locks the file [ms]."""
+
+
 class UnreadableStoreError(StoreError):
     """A file is there, but is damaged or of another version: without it a new one could be begun."""
 
@@ -61,7 +65,9 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         try:
             with _as_store_error(path):
-                self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+                self._connection = sqlite3.connect(
+                    path, PATIENCE_MS / 1000, isolation_level=None, check_same_thread=False
+                )
                 self._file = os.stat(path)
             self.execute("PRAGMA journal_mode=WAL")
             self.execute("PRAGMA synchronous=FULL")
@@ -111,8 +117,15 @@ class Database:
         except StoreError:
             self.rollback()
             raise
-        with suppress(StoreError):  # it is durable in the log, too; the next commit moves both
+        with suppress(StoreError):  # it is durable in the log, too; beside a reader the next commit moves both
+            self.execute("PRAGMA busy_timeout=0")
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.execute(f"PRAGMA busy_timeout={PATIENCE_MS}")
+
+    def free_bytes(self) -> int:
+        """Return how many bytes of the file hold nothing: it grows when they are used up, and never shrinks."""
+        ((pages,),), ((size,),) = self.rows("PRAGMA freelist_count"), self.rows("PRAGMA page_size")
+        return int(pages * size)
 
     def rollback(self) -> None:
         """Forget the open transaction."""

@@ -153,7 +153,7 @@ class Spool:
         if self._bytes >= config.max_mb * MB:
             return f"full: {self._bytes / MB:.0f} MB wait, of at most {config.max_mb:g}"
         try:
-            free = shutil.disk_usage(self._database.path.parent).free
+            free = shutil.disk_usage(self._database.path.parent).free + self._database.free_bytes()
         except OSError:  # the folder is gone: the next commit says so
             return ""
         if free < config.free_mb * MB:

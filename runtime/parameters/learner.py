@@ -32,8 +32,9 @@ class LearnerNodeConfig(BoundNodeConfig):
     commit_period_s: float = param(0.5, 0.05, 60.0)
     """Time between two commits of received experience [s]; each is acknowledged."""
     false_rollback: float = param(0.05, 0.0, 0.5)
-    """What was promoted is rolled back when the robots succeed with it less often than with the version before, task
-    by task, whoever promoted it. Largest probability of that although it does as well; 0: never roll back unasked."""
+    """What was promoted is rolled back when the robots succeed with it less often than with the newest version before
+    that has ten goals of the task, task by task, whoever promoted it. Largest probability of that although it does as
+    well; 0: never roll back unasked."""
     canary_episodes: int = param(0, 0, 100000)
     """Where there are several robots, what is promoted drives one of them alone until so many of its episodes came in,
     and it was not rolled back; then it is announced to all of them. It is the first of weights_for, else the learner's

@@ -91,3 +91,7 @@ def test_of_a_condition_that_was_cut_off_no_mean_is_told():
     assert complete(whole, wanted) == whole
     part = dict(whole, **{"delay x4": dict(list(whole["delay x4"].items())[:-1])})
     assert set(whole) - set(complete(part, wanted)) == {"delay x4"}
+    del part[OURS]["stop_cube"]
+    told = {row["name"] for row in claims(complete(part, wanted))}
+    assert {"tabletop_as_trained", "reach_as_trained", "memory_delay_x2"} <= told  # each suite and task for itself
+    assert not {"memory_as_trained", "memory_tasks_solved", "memory_delay_x4"} & told

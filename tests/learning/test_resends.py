@@ -12,6 +12,7 @@ from engram.learning.weights.announcements import announced
 from engram.learning.weights.manifest import make_manifest
 from engram.learning.weights.resends import FIRST_S, LONGEST_S, Resends
 from engram.learning.weights.slices import slice_size
+from engram.runtime.parameters.policy import PolicyNodeConfig
 
 DATA = save({"w": np.ones(300, np.float32)})
 
@@ -76,4 +77,5 @@ def test_a_file_travels_in_no_more_slices_than_the_topic_keeps_of_two(monkeypatc
 
 
 def test_what_a_policy_node_takes_by_default_can_be_sent():
-    assert slices.FILE_SLICES * slices.SLICE_MAX >= 1024 << 20
+    largest = PolicyNodeConfig().weights_max_mb << 20
+    assert largest <= slices.FILE_SLICES * slices.SLICE_MAX

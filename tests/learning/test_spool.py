@@ -19,7 +19,7 @@ import pytest
 from engram.core.errors import InvalidInputError, StoreError, StoreLockedError
 from engram.core.types import ActionSource
 from engram.learning.experience.codec import encode
-from engram.learning.experience.database import UnreadableStoreError
+from engram.learning.experience.database import PATIENCE_MS, UnreadableStoreError
 from engram.learning.experience.spool import Spool, SpoolConfig, open_spool
 from engram.learning.experience.spool_stream import Gone
 from engram.learning.experience.store import ExperienceStore
@@ -362,3 +362,31 @@ def test_a_spool_leaves_room_on_the_disk_that_the_latch_of_a_stop_is_written_to(
 def test_a_bound_of_the_spool_is_a_number_of_megabytes(name, value):
     with pytest.raises(InvalidInputError, match=f"SpoolConfig.{name}"):
         SpoolConfig(**{name: value})
+
+
+def test_what_was_acknowledged_makes_room_on_a_disk_that_the_spool_itself_has_filled(tmp_path, monkeypatch):
+    spool = Spool(tmp_path, "panda", SpoolConfig(free_mb=1.0))
+    size, whole = 4e6, spool._database.path  # a disk of 4 MB that nothing else is on
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=size - whole.stat().st_size))
+    number = 0
+    while not spool.full():
+        fill(spool, number := number + 1)
+    assert spool.add(episode(0)[0]) is None
+    spool.acknowledge(spool.durable, 0.0)
+    assert not spool.full() and spool.add(episode(0)[0]) is not None
+    spool.close()
+
+
+def test_a_commit_does_not_wait_for_whoever_reads(tmp_path):
+    spool = Spool(tmp_path, "panda")
+    fill(spool)
+    with closing(sqlite3.connect(spool._database.path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM spool").fetchone()
+        began = time.monotonic()
+        fill(spool, 1)
+        assert time.monotonic() - began < 0.8 * PATIENCE_MS / 1000
+        assert (tmp_path / "spool.sqlite-wal").stat().st_size > 0
+    fill(spool, 2)
+    assert (tmp_path / "spool.sqlite-wal").stat().st_size == 0
+    spool.close()

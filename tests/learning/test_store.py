@@ -618,7 +618,6 @@ def test_a_reward_that_is_not_finite_is_refused(tmp_path):
 
 WRITER = """
 import sys
-from engram.learning.experience.spool import Spool
 from engram.learning.experience.store import ExperienceStore
 from tests.learning.transitions import episode
 store = ExperienceStore(sys.argv[1])

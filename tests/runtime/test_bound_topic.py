@@ -253,3 +253,16 @@ def test_what_waits_is_bounded_in_bytes_and_of_who_takes_most_the_oldest_goes(mo
     desk.there = {ONE: "/learner_node", TWO: "/stranger"}
     desk.wait(0.1)
     assert desk.heard == ["0123456789"]
+
+
+def test_a_wrong_message_of_a_stranger_takes_no_room_from_what_waits(monkeypatch):
+    monkeypatch.setattr(bound_topic, "WAITING_MAX", 100)
+    desk = Desk("/learner_node", kept=512, size_of=lambda msg: msg.size)
+    desk.there = {ONE: "", TWO: ""}
+    told = [SimpleNamespace(size=40), SimpleNamespace(size=30)]
+    for one in told:
+        desk.topic.take(one, ONE)
+    desk.topic.take(SimpleNamespace(size=60, wrong=True), TWO)
+    desk.there = {ONE: "/learner_node", TWO: "/stranger"}
+    desk.wait(0.1)
+    assert desk.heard == told

@@ -973,7 +973,8 @@ def test_weights_are_sent_again_while_a_robot_that_they_are_for_drives_something
     desk.now += 100 * FIRST_S
     outside(desk, "v0", "1", 400, robot="r1", source=ActionSource("eyes", OTHER.id))  # of another policy
     of_robot(desk, "r1", first, "1", 500)
-    assert desk.sent == [first, first]
+    of_robot(desk, "r1", "", "1", 600)  # a person drove at the end
+    assert desk.sent == [first, first] and desk.session._resends.driven["r1"] == first
     desk.close()
 
 
@@ -986,6 +987,17 @@ def test_weights_that_no_topic_holds_are_not_promoted(tmp_path, monkeypatch):
     with pytest.raises(WeightsError, match=f"weights '{version}': {size} bytes, at most {size - 1} can be sent"):
         desk.session.promote(version, "please")
     assert desk.session.library.current == "v0"
+    desk.close()
+
+
+def test_a_candidate_that_no_topic_holds_drives_nobody_and_is_announced_all_the_same(tmp_path, monkeypatch):
+    desk = Desk(tmp_path, promote="auto")
+    monkeypatch.setattr("engram.learning.weights.slices.FILE_SLICES", 1)
+    monkeypatch.setattr("engram.learning.weights.slices.SLICE_MAX", 1)
+    version = desk.learn()
+    assert desk.session.library.current == "v0"
+    assert [(data, one.version) for data, one, _ in desk.announced] == [(b"", version)]  # the manifest alone
+    assert f"candidate: weights '{version}'" in desk.health.condition("active").message
     desk.close()
 
 
