@@ -63,16 +63,21 @@ def test_a_flood_of_questions_is_answered_that_the_memory_is_busy_and_a_scene_co
     assert done == ["graph", 1], "the scene comes after the question at hand, and one graph is for all that wait"
 
 
-def test_a_graph_that_has_changed_is_not_shared():
-    done, services = [], {}
-    memory = Memory(done)
+def serving(memory, feed):
+    """Return the worker of services that ask ``memory``, and the services by name."""
+    services = {}
     node = SimpleNamespace(
         config=SimpleNamespace(frame="base_link"), promise=Future, report=lambda name, error: None,
         serve=lambda kind, name, call: services.update({name: call}),
     )  # fmt: skip
     worker = Worker("memory", lambda job: job(), capacity=256, on_error=lambda error: None)
-    feed = SimpleNamespace(sequence=7)
     MemoryServices(node, memory, feed, worker, "boot")
+    return worker, services
+
+
+def test_a_graph_that_has_changed_is_not_shared():
+    memory, feed = Memory(done := []), SimpleNamespace(sequence=7)
+    worker, services = serving(memory, feed)
     for _ in range(3):
         step(services["memory/get_graph"](GetGraph.Request(), None))
         assert memory.begun.wait(60)
@@ -91,14 +96,8 @@ def test_a_graph_that_has_changed_is_not_shared():
 
 def test_the_graph_that_was_told_is_not_kept_for_a_question_that_does_not_wait():
     """A scene that waits is none: it may be the last for long, and a whole graph takes much room."""
-    done, services = [], {}
-    memory = Memory(done)
-    node = SimpleNamespace(
-        config=SimpleNamespace(frame="base_link"), promise=Future, report=lambda name, error: None,
-        serve=lambda kind, name, call: services.update({name: call}),
-    )  # fmt: skip
-    worker = Worker("memory", lambda job: job(), capacity=256, on_error=lambda error: None)
-    MemoryServices(node, memory, SimpleNamespace(sequence=7), worker, "boot")
+    memory = Memory(done := [])
+    worker, services = serving(memory, SimpleNamespace(sequence=7))
     step(services["memory/get_graph"](GetGraph.Request(), None))
     assert memory.begun.wait(60)
     scene, ended = threading.Event(), threading.Event()

@@ -79,6 +79,11 @@ class Desk:
         self.session.train(lambda: True)
         return self.versions[-1]
 
+    def promoted(self) -> str:
+        """Let a new candidate drive; return its version."""
+        self.session.promote(version := self.learn(), "please")
+        return version
+
     def shown(self):
         self.session.show()
         return self.health.condition("active").values
@@ -788,8 +793,7 @@ def test_a_canary_drives_one_robot_until_it_has_shown_itself(tmp_path, outcomes,
 
 def test_a_learner_that_restarts_under_a_canary_tells_the_other_robots_what_they_drive(tmp_path):
     desk = Desk(tmp_path, weights_for=("r1", "r2"))
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     desk.close()
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
     drive(desk, first, "1", 100)
@@ -878,8 +882,7 @@ def test_promotions_in_a_row_are_measured_by_what_has_been_tried_enough(tmp_path
 def test_what_was_tried_enough_itself_is_gone_back_to(tmp_path):
     desk = Desk(tmp_path)
     drive(desk, "v0", "1" * 20, 100)
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     drive(desk, first, "1" * 10, 200)
     second = two_more(desk)[-1]
     desk.session.promote(second, "please")
@@ -893,8 +896,7 @@ def test_what_was_tried_enough_itself_is_gone_back_to(tmp_path):
 def test_nothing_else_is_promoted_while_a_canary_is_tried(tmp_path, outcomes, stage):
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=20)
     drive(desk, "v0", "1" * 20, 100)
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     drive(desk, first, "11", 200)
     _, second = two_more(desk)
     said = len(desk.announced)
@@ -914,8 +916,7 @@ def test_nothing_else_is_promoted_while_a_canary_is_tried(tmp_path, outcomes, st
 
 def test_where_every_candidate_drives_at_once_a_canary_is_tried_all_the_same(tmp_path):
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     desk.close()
     again = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4, promote="auto")
     more(again, 5)
@@ -925,8 +926,7 @@ def test_where_every_candidate_drives_at_once_a_canary_is_tried_all_the_same(tmp
 
 def test_a_canary_that_is_promoted_again_leaves_latched_what_the_other_robots_drive(tmp_path):
     desk = Desk(tmp_path, weights_for=("r1", "r2"))
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     desk.close()
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=4)
     desk.session.begin()
@@ -941,8 +941,7 @@ def test_a_canary_that_is_promoted_again_leaves_latched_what_the_other_robots_dr
 
 def test_a_learner_that_restarts_under_two_canaries_tells_the_other_robots_what_they_drive(tmp_path):
     desk = Desk(tmp_path, weights_for=("r1", "r2"))
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     found = two_more(desk)
     for version in found:  # as learners did that promoted one on the other
         desk.session.library.approve(version, "overnight", canary=True)
@@ -956,8 +955,7 @@ def test_a_learner_that_restarts_under_two_canaries_tells_the_other_robots_what_
 
 def test_weights_are_sent_again_while_a_robot_that_they_are_for_drives_something_else(tmp_path):
     desk = Desk(tmp_path, weights_for=("r1", "r2"), canary_episodes=50)
-    first = desk.learn()
-    desk.session.promote(first, "please")
+    first = desk.promoted()
     of_robot(desk, "r2", "v0", "1", 100)  # it does not try the canary
     of_robot(desk, "r1", "v0", "1", 200)
     assert not desk.sent  # an episode of before
