@@ -29,6 +29,8 @@ from engram.runtime.parameters.link import LinkNodeConfig
 IMAGE_TOPIC = re.compile(r"camera/([^/]+)/(color|depth)/image_raw")
 MOST_STREAMS = 32
 """Image topics that are compressed at most: 16 cameras, as the page shows."""
+GONE_S = 5.0
+"""A camera that nobody publishes for longer is gone; a driver that starts again takes less [s]."""
 LOOK_S = 0.5
 """Time between two looks at who subscribes and who was heard of [s]."""
 
@@ -42,6 +44,7 @@ class Stream:
     publisher: Publisher
     subscription: Subscription | None = None  # to the raw images, while somebody wants the compressed ones
     last_ns: int = 0  # stamp of the newest image that was compressed
+    there_s: float = 0.0  # when somebody published the raw images, monotonic
 
 
 class LinkNode(EngramNode):
@@ -86,12 +89,15 @@ class LinkNode(EngramNode):
                 self._offer(found[1], found[2])
         for raw, stream in list(self.streams.items()):
             wanted, reads = stream.publisher.get_subscription_count() > 0, stream.subscription is not None
-            if wanted and not reads:
+            if there := self.count_publishers(raw) > 0:
+                stream.there_s = time.monotonic()
+            if not there and (not wanted or time.monotonic() - stream.there_s > GONE_S):  # the page waits for us to go
+                self._pause(stream)
+                self.destroy_publisher(self.streams.pop(raw).publisher)
+            elif wanted and not reads:
                 self._resume(stream)
             elif reads and not wanted:
                 self._pause(stream)
-            elif not wanted and not self.count_publishers(raw):  # the camera is gone
-                self.destroy_publisher(self.streams.pop(raw).publisher)
 
     def _offer(self, camera: str, part: str) -> None:
         topic = compressed_topic(camera, part)

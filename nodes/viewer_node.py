@@ -62,14 +62,13 @@ class ViewerNode(EngramNode):
         self.reports = Reports(config.stale_after_s)
         self.own_tasks = tuple(filter(None, config.tasks.split(",")))
         self.newest, self.goal = Newest(), RunningGoal()
-        draw = lambda work, *args: self.drawing.put(partial(work, *args), keep=True)  # noqa: E731
-        self.requests = VisitorRequests(self, self._task_for, lambda at_ns: draw(self.graph.go_to, at_ns))
+        self.requests = VisitorRequests(self, self._task_for, lambda at_ns: self.graph.go_to(at_ns), self._draw)
         self.handover = Handover(self, "page")
         self.page = ViewerPage(config.port, self.requests.actions, config.host, self.robot)
         self.requests.page = self.page
         self.graph = GraphFeed(  # the drawing thread alone calls it
-            lambda at_ns, then: self.requests.ask_graph(at_ns, partial(draw, then)),
-            self.page.show_graph, self.page.show_span, lambda: self.get_clock().now().nanoseconds,
+            self.requests.ask_graph, self.page.show_graph, self.page.show_span,
+            lambda: self.get_clock().now().nanoseconds,
         )  # fmt: skip
         self.get_logger().info(f"page: {self.page.link}")
 
@@ -114,6 +113,9 @@ class ViewerNode(EngramNode):
 
     def _on_joints(self, msg: JointState) -> None:
         self.joints, self.heard_s = msg, time.monotonic()
+
+    def _draw(self, work: Callable[[], None]) -> None:
+        self.drawing.put(work, keep=True)
 
     def _find_cameras(self) -> None:
         """Subscribe to every camera of this robot that somebody publishes; one that is gone makes room."""

@@ -39,12 +39,14 @@ class VisitorRequests:
         node: whose clients these are.
         task_for: gives the task that an instruction begins; raises InvalidInputError.
         show_past: shows the memory at a stamp [ns]; None: now.
+        draw: does what takes the page long, in a thread of its own.
     """
 
     def __init__(
-        self, node: EngramNode, task_for: Callable[[str], str], show_past: Callable[[int | None], None]
-    ) -> None:
-        self._task_for = task_for
+        self, node: EngramNode, task_for: Callable[[str], str], show_past: Callable[[int | None], None],
+        draw: Callable[[Callable[[], None]], None],
+    ) -> None:  # fmt: skip
+        self._task_for, self._draw = task_for, draw
         self._jobs: deque[Callable[[], None]] = deque()
         self._asked: deque[tuple[float, Client, str, Future]] = deque()  # when it is overdue; the oldest first
         self._stop: Client = node.create_client(Trigger, "safety/stop")
@@ -61,7 +63,7 @@ class VisitorRequests:
             tell=lambda how: self._trigger(told[how], how),
             stop=lambda: self._trigger(self._stop, "stop"),
             release=lambda: self._trigger(self._release, "release"),
-            show_past=self._later(show_past),
+            show_past=self._later(lambda at_ns: draw(lambda: show_past(at_ns))),
             choose_policy=self._later(self._choose_policy),
         )
 
@@ -147,27 +149,22 @@ class VisitorRequests:
         stops = [messages.xyz(place) for place in found.route] if found.look else []
         route = itinerary(found.route_labels, stops, found.route_chances, STOPS_SHOWN)
         first = found.nodes[0] if found.nodes else None
-        self.page.answer(
-            Answer(
-                question=words,
-                text=found.answer,
-                confidence=found.confidence,
-                age_s=found.age,
-                details=(found.advice, route, *found.evidence[:EVIDENCE_SHOWN]),
-                node_id=first.id if first is not None else "",
-                label=first.label if first is not None else "",
-                place=messages.xyz(first.pose.position) if first is not None else None,
-            )
-        )
+        answer = Answer(
+            question=words, text=found.answer, confidence=found.confidence, age_s=found.age,
+            details=(found.advice, route, *found.evidence[:EVIDENCE_SHOWN]),
+            node_id=first.id if first is not None else "", label=first.label if first is not None else "",
+            place=messages.xyz(first.pose.position) if first is not None else None,
+        )  # fmt: skip
+        self._draw(lambda: self.page.answer(answer))
 
     def ask_graph(self, at_ns: int | None, then: Callable[[str, GraphUpdate], None]) -> bool:
-        """Ask the memory for its graph as of ``at_ns``; see :class:`engram.viewer.graph_feed.AskGraph`."""
+        """Ask the memory for its graph as of ``at_ns``, and draw it; see :class:`engram.viewer.graph_feed.AskGraph`."""
         if not self._graph.service_is_ready():
             return False
 
         def answered(future: Future) -> None:
-            if (answer := future.result()) is not None and answer.graph.full:  # else it was refused
-                then(answer.graph.boot_id, messages.graph_from_msg(answer.graph))
+            if (answer := future.result()) is not None and (graph := answer.graph).full:  # else it was refused
+                self._draw(lambda: then(graph.boot_id, messages.graph_from_msg(graph)))
 
         self._graph.call_async(GetGraph.Request(at=messages.to_stamp(at_ns or 0))).add_done_callback(answered)
         return True

@@ -13,7 +13,7 @@ from engram.viewer.values import Graph
 RETRY_S = 1.0
 """Least time between two requests for the whole graph, and for a past where nobody was there to ask [s]."""
 LOST_S = 10.0
-"""A request for a past that was not answered for so long is lost: its memory is gone [s]."""
+"""A request that was not answered for so long is lost: its memory is gone, or was too busy [s]."""
 
 
 class AskGraph(Protocol):
@@ -43,7 +43,7 @@ class GraphFeed:
         self._ask, self._show, self._show_span, self._clock_ns = ask, show, show_span, clock_ns
         self._mirror = GraphMirror()
         self._shown: tuple[str, int] | None = None  # boot id and sequence; None: show again
-        self._asked_s = 0.0  # monotonic
+        self._all_again_s = 0.0  # when to ask again for the live graph, monotonic; until then one request is under way
         self._lost = True  # what the live graph is: only all of it counts
         self._stamp_ns = 0  # of the newest change
         self._oldest_ns = 0  # first evidence of anything
@@ -93,8 +93,12 @@ class GraphFeed:
 
     def _ask_all(self) -> None:
         now_s = time.monotonic()
-        if now_s - self._asked_s >= RETRY_S and self._ask(None, self.take):
-            self._asked_s = now_s
+        if now_s >= self._all_again_s and self._ask(None, self._take_all):
+            self._all_again_s = now_s + LOST_S
+
+    def _take_all(self, boot_id: str, graph: GraphUpdate) -> None:
+        self._all_again_s = time.monotonic() + RETRY_S
+        self.take(boot_id, graph)
 
     def _ask_past(self) -> None:
         """Ask for the past that is wanted now; while the slider moves, only one request is under way."""

@@ -7,6 +7,7 @@ has the tabs Memory and Nodes alone: a stop that stops nothing must not be there
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -63,7 +64,7 @@ class ViewerPage:
         self.link = self._gate.link
         brand(self.server)
         self._actions = actions
-        self.graph = Graph()
+        self.graph, self._drawing = Graph(), threading.RLock()  # visitors pick in viser's threads
         self._banner = Banner(self.server)
         self._safety: SafetyControls | None = None
         self._drive: DriveTab | None = None
@@ -116,9 +117,10 @@ class ViewerPage:
 
     def show_graph(self, graph: Graph) -> None:
         """Show the memory's graph in 3D and as a list, now or at the time that a visitor asked for."""
-        self.graph = graph
-        self._scene.show_graph(graph)
-        self._memory.show_graph(graph, self._scene.picked)
+        with self._drawing:
+            self.graph = graph
+            self._scene.show_graph(graph)
+            self._memory.show_graph(graph, self._scene.picked)
         self._banner.show_past(self._memory.time.words() if graph.past else "")
 
     def show_span(self, oldest_ns: int, now_ns: int) -> None:
@@ -189,8 +191,9 @@ class ViewerPage:
     # -- what a visitor does with the graph ------------------------------------------------------------------------
 
     def _pick(self, node_id: str) -> None:
-        self._scene.pick(node_id, self.graph)
-        self._memory.show_graph(self.graph, node_id)
+        with self._drawing:
+            self._scene.pick(node_id, self.graph)
+            self._memory.show_graph(self.graph, node_id)
 
     def _show_answer(self, answer: Answer) -> None:
         self._pick(answer.node_id)

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engram.nodes.link_node import MOST_STREAMS, LinkNode
+from engram.nodes.link_node import GONE_S, MOST_STREAMS, LinkNode
 from engram.runtime.health import Health
 from engram.runtime.link_watch import LinkWatch
 
@@ -68,7 +68,9 @@ def test_made_up_cameras_get_no_writers_without_end_and_make_room_when_they_are_
     assert list(link.streams) == [color("front")]
 
 
-def test_a_camera_that_nobody_publishes_is_not_offered_and_one_that_is_wanted_stays(link):
+def test_a_camera_that_nobody_publishes_is_not_offered_and_one_that_is_wanted_stays_for_a_while(link, monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr("engram.nodes.link_node.time.monotonic", lambda: now_s[0])
     link.raw = {color("front"): 0}
     link._serve()
     assert not link.streams
@@ -77,10 +79,17 @@ def test_a_camera_that_nobody_publishes_is_not_offered_and_one_that_is_wanted_st
     link.raw = {color("front"): 0}  # its driver is started again
     link._serve()
     assert link.streams[color("front")].subscription
+    link.raw = {color("front"): 1}
+    link._serve()
     link.wanted = False
     link._serve()
     assert not link.streams[color("front")].subscription
+    link.raw, link.wanted = {color("front"): 0}, True
+    now_s[0] += GONE_S - 0.1
     link._serve()
+    assert link.streams[color("front")].subscription
+    now_s[0] += 0.2
+    link._serve()  # who wants it, the page, waits for this publisher to go
     assert not link.streams
 
 

@@ -51,7 +51,7 @@ def test_a_stop_that_is_not_answered_is_told_and_asked_for_again(nodes, monkeypa
 
     for name in ("safety/stop", "safety/reset"):
         hanging.create_service(Trigger, name, lambda _, response, name=name: answer(name, response))
-    requests = VisitorRequests(node, lambda words: words, lambda _: None)
+    requests = VisitorRequests(node, lambda words: words, lambda _: None, lambda work: work())
     requests.page = page = Page()
     executor, other = (SingleThreadedExecutor(context=node.context) for _ in range(2))
     executor.add_node(node)
@@ -84,6 +84,11 @@ def test_a_stop_that_is_not_answered_is_told_and_asked_for_again(nodes, monkeypa
 def test_a_memory_that_refuses_its_graph_shows_no_empty_one(full):
     told, answer = [], Future()
     client = SimpleNamespace(service_is_ready=lambda: True, call_async=lambda _: answer)
-    assert VisitorRequests.ask_graph(SimpleNamespace(_graph=client), 5, lambda boot, graph: told.append(boot))
+    drawing = []
+    asking = SimpleNamespace(_graph=client, _draw=drawing.append)
+    assert VisitorRequests.ask_graph(asking, 5, lambda boot, graph: told.append(boot))
     answer.set_result(GetGraph.Response(graph=SceneGraphUpdate(boot_id="boot", full=full)))
+    assert not told and len(drawing) == full  # a large graph takes long to read: not in the node's thread
+    for work in drawing:
+        work()
     assert told == ["boot"] * full

@@ -154,3 +154,17 @@ def test_after_a_gap_the_live_graph_is_asked_for_until_it_comes_also_if_nothing_
     feed.ask_until_known()
     feed.refresh()
     assert labels(shown[-1]) == ["box", "cup"] and not memory.asked
+
+
+def test_one_request_for_the_live_graph_is_under_way_and_a_lost_one_is_repeated(page):
+    feed, memory, shown, clock = page
+    for _ in range(30):  # a large graph takes long, and more requests would make it later still
+        feed.ask_until_known()
+        clock[0] += 0.9 * LOST_S / 30
+    assert len(memory.asked) == 1
+    clock[0] += LOST_S
+    feed.ask_until_known()
+    assert len(memory.asked) == 2
+    memory.answer(update(1, "cup", full=True))
+    feed.refresh()
+    assert labels(shown[-1]) == ["cup"]
