@@ -263,11 +263,11 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
         "signing_key": str((keys / SIGNING).resolve()),
     }
     parameters = {
+        **FULL_SPEED,
         "learner_node": (
             ("learner.updates_per_episode", 0),  # nothing is imitated
             ("weights_for", ["robot0", "robot1"]),
         ),
-        "safety_node": FULL_SPEED,
         "gate_node": (
             ("on", NOMINAL),
             ("identify", True),

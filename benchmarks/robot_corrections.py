@@ -80,8 +80,8 @@ def running(config: RobotCorrectionsBenchmark, arm: str) -> Iterator[Twin]:
     gap.write_text(config.on)
     values = {"learner": "false", "policy": config.policy, "correction": ARMS[arm]}
     own = {
+        **FULL_SPEED,
         "policy_node": (("correction_goals", config.search),),
-        "safety_node": FULL_SPEED,
     }
     environment = {GAP_FILE: str(gap.resolve())}
     world = "engram.sim.twin:ChangingWorkcell"

@@ -37,8 +37,11 @@ REMAPPED = {
     "safety/stopped": "twin/stopped",
 }
 """Topics of sim_node, by what a robot's hardware calls them; what a robot has not is out of the nodes' sight."""
-FULL_SPEED = tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk"))
-"""Parameters of a safety node that lets a robot use all of its limits, as most twins do."""
+FULL_SPEED: Mapping[str, Sequence[tuple[str, Any]]] = {
+    "safety_node": tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk")),
+    "robot_node": (("velocity_fraction", 1.0), ("acceleration_fraction", 1.0)),
+}
+"""Node -> parameters with which a robot uses all of its limits, as most twins do."""
 WAIT_S = 60.0
 """Longest wait for an answer [s]."""
 SETTLE_S = 1.0
@@ -74,7 +77,10 @@ class Twin:
         self.settings = settings
         graph = trial_graph("robot", {"viewer": "false", "use_sim_time": "true", **settings.values})
         # the twin's joints are called as ours
-        own = {"robot_node": (("hardware_joints", [""]),), **{n: tuple(p) for n, p in settings.parameters.items()}}
+        own = {
+            **settings.parameters,
+            "robot_node": (*settings.parameters.get("robot_node", ()), ("hardware_joints", [""])),
+        }
         nodes = [replace(n, parameters=(*n.parameters, *own.get(n.executable, ()))) for n in graph.nodes]
         self.loop = Loop(replace(graph, nodes=tuple(nodes)), settings.work / "nodes", settings.domain)
         self.body = self._start_body(settings.work / "nodes" / "twin.log")
