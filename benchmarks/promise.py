@@ -60,7 +60,7 @@ from engram.validation.trials import NOMINAL
 from engram_interfaces.msg import GateVerdict
 from engram_interfaces.msg import PolicyManifest as PolicyManifestMsg
 
-DATA = Path(".local/share/engram/robot0")
+DATA = Path(".local/share/engram/twin")
 """Of the robot, in its home."""
 RUINED = "ruined"
 """Version of the ruined candidate: the weights of what drives, every sign turned."""
@@ -266,7 +266,7 @@ def settings(config: PromiseBenchmark, gap: Path) -> TwinSettings:
         **FULL_SPEED,
         "learner_node": (
             ("learner.updates_per_episode", 0),  # nothing is imitated
-            ("weights_for", ["robot0", "robot1"]),
+            ("weights_for", ["twin", "robot1"]),
         ),
         "gate_node": (
             ("on", NOMINAL),

@@ -35,7 +35,7 @@ ARMS = {"without": "none", "search": "search", "found": "found"}
 """What the goals are called -> what the policy node does with corrections, in this order."""
 MEASURED_FROM, PRACTISED_FROM = 6000, 30_000
 """First scenes."""
-HOME = Path("nodes/home/.local/share/engram/robot0/corrections")
+HOME = Path("nodes/home/.local/share/engram/twin/corrections")
 """Of the robot, in ``work``."""
 
 

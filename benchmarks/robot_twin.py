@@ -6,12 +6,8 @@ controller's topic, cameras and tf alone; it ends no episode and tells no node w
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,23 +16,13 @@ from rclpy.client import Client
 from rclpy.task import Future
 from std_msgs.msg import Bool
 
-from engram.benchmarks.faults_loop import Loop, TrialError, end, trial_graph
+from engram.benchmarks.faults_loop import Loop, TrialError, trial_graph
 from engram.benchmarks.verdicts import MOMENTARY
-from engram.core.child import end_with_parent
 from engram.nodes import qos
 from engram_interfaces.action import ExecuteTask
 from engram_interfaces.msg import TaskStatus
 from engram_interfaces.srv import ResetSim
 
-REMAPPED = {
-    "joint_states": "hardware/joint_states",
-    "command": "joint_trajectory_controller/joint_trajectory",
-    "task/status": "twin/status",
-    "task/step": "twin/step",
-    "sim/reset": "twin/reset",
-    "safety/stopped": "twin/stopped",
-}
-"""Topics of sim_node, by what a robot's hardware calls them; what a robot has not is out of the nodes' sight."""
 FULL_SPEED: Mapping[str, Sequence[tuple[str, Any]]] = {
     "safety_node": tuple((f"safety.{limit}_fraction", 1.0) for limit in ("velocity", "acceleration", "jerk")),
     "robot_node": (("velocity_fraction", 1.0), ("acceleration_fraction", 1.0)),
@@ -62,10 +48,10 @@ class TwinSettings:
     """Launch arguments."""
     parameters: Mapping[str, Sequence[tuple[str, Any]]]
     """Node -> parameters of its own."""
-    world: str = "engram.sim.twin:UnjudgedWorkcell"
+    world: str = "twin"
     """What plays the robot and its surroundings."""
-    environment: Mapping[str, str] | None = None
-    """Environment variables of the world's process."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """More environment variables of all processes."""
     goal_s: float = 20.0
     """Time limit of a goal [s of the nodes' clock]."""
 
@@ -75,15 +61,10 @@ class Twin:
 
     def __init__(self, settings: TwinSettings) -> None:
         self.settings = settings
-        graph = trial_graph("robot", {"viewer": "false", "use_sim_time": "true", **settings.values})
-        # the twin's joints are called as ours
-        own = {
-            **settings.parameters,
-            "robot_node": (*settings.parameters.get("robot_node", ()), ("hardware_joints", [""])),
-        }
-        nodes = [replace(n, parameters=(*n.parameters, *own.get(n.executable, ()))) for n in graph.nodes]
-        self.loop = Loop(replace(graph, nodes=tuple(nodes)), settings.work / "nodes", settings.domain)
-        self.body = self._start_body(settings.work / "nodes" / "twin.log")
+        graph = trial_graph("robot", {"viewer": "false", "driver": "twin", "twin": settings.world, **settings.values})
+        nodes = [replace(n, parameters=(*n.parameters, *settings.parameters.get(n.name, ()))) for n in graph.nodes]
+        graph = replace(graph, nodes=tuple(nodes))
+        self.loop = Loop(graph, settings.work / "nodes", settings.domain, settings.environment)
         node = self.loop.client.node
         self.truth: TaskStatus | None = None
         node.create_subscription(TaskStatus, "twin/status", self._on_truth, qos.LATCHED)
@@ -91,20 +72,6 @@ class Twin:
         node.create_subscription(Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
         self._reset: Client = node.create_client(ResetSim, "twin/reset")
         self._goals: ActionClient = ActionClient(node, ExecuteTask, "execute_task")
-
-    def _start_body(self, log: Path) -> subprocess.Popen[bytes]:
-        words = ["--ros-args", "-r", "__node:=twin"]
-        for name, there in REMAPPED.items():
-            words += ["-r", f"{name}:={there}"]
-        world = (f"world:={self.settings.world}", "world_config.depth:=true", "lockstep:=false", "autostart:=true")
-        for setting in world:
-            words += ["-p", setting]
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as out:
-            command = [sys.executable, "-m", "engram.nodes.sim_node", *words]
-            environment = {**self.loop.environment, **(self.settings.environment or {})}
-            with_us = partial(end_with_parent, os.getpid())
-            return subprocess.Popen(command, env=environment, stdout=out, stderr=out, preexec_fn=with_us)
 
     def _on_truth(self, msg: TaskStatus) -> None:
         self.truth = msg
@@ -165,6 +132,5 @@ class Twin:
         return asked.result()
 
     def close(self) -> None:
-        """End the nodes, then the twin."""
+        """End all nodes."""
         self.loop.close()
-        end(self.body)

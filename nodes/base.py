@@ -62,7 +62,7 @@ class EngramNode(LifecycleNode):
 
     def _named(self, config: NodeConfig) -> NodeConfig:
         """Return ``config`` with the robot's name filled in."""
-        named = config.robot_id or self.get_namespace().strip("/").replace("/", "_") or "robot0"
+        named = (config.robot_id or self.get_namespace()).strip("/").replace("/", "_") or "robot0"
         return dataclasses.replace(config, robot_id=named)
 
     def setup(self) -> None:

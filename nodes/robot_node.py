@@ -1,8 +1,8 @@
 """The hardware side: a ros2_control robot, or any LeRobot ``Robot``, as the topics that the loop speaks.
 
 ``driver: ros2_control`` renames joints between ``hardware/joint_states`` -> ``joint_states`` and ``command`` ->
-``joint_trajectory_controller/joint_trajectory``; its cameras come from their own drivers. ``driver: lerobot`` reads
-motors and cameras and publishes them, and sends commands to the motors.
+``joint_trajectory_controller/joint_trajectory``; cameras have their own drivers. So does ``driver: twin``, with a
+simulation behind them. ``driver: lerobot`` reads motors and cameras, publishes them, and sends commands to the motors.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class RobotNode(EngramNode):
         config = self.config
         self.robot = make_robot(config.robot)
         ours = self.robot.joint_names
-        self.names = ours if config.hardware_joints == ("",) else config.hardware_joints
+        self.names = ours if config.hardware_joints == ("",) or config.driver == "twin" else config.hardware_joints
         if len(self.names) != len(ours):
             raise InvalidInputError(
                 f"hardware_joints: {len(self.names)} names, expected {len(ours)}: {', '.join(ours)}"

@@ -85,7 +85,7 @@ class SimNode(EngramNode):
 
     def _make_world(self) -> World:
         """Make the world; in the simulation's thread."""
-        world = make_world(self.config.world, self.section["world_config"], self.robot)
+        world = make_world(self.config.world, self.section["world_config"], self.robot, judged=False)
         self.viewable = world if isinstance(world, ViewableWorld) else None
         return world
 

@@ -23,7 +23,7 @@ arranged, so that a robot may change while it works."""
 class UnjudgedWorkcell(MujocoWorld):
     """A tabletop whose simulator keeps its verdict to itself: time goes on, whatever happens.
 
-    ``sim_node`` plays a robot's hardware with it (:mod:`engram.benchmarks.twin`). The reward is left as it is, for
+    ``sim_node`` plays a robot's hardware with it (launch argument ``driver:=twin``). The reward is left as it is, for
     those who score.
     """
 
@@ -38,7 +38,11 @@ class UnjudgedWorkcell(MujocoWorld):
         return replace(super().oracle_outcome(), success=False, truncated=False, failed=False)
 
 
-class ChangingWorkcell(GapWorld, UnjudgedWorkcell):
+class GapWorkcell(GapWorld, UnjudgedWorkcell):
+    """The same, with a gap."""
+
+
+class ChangingWorkcell(GapWorkcell):
     """The same, with the gap that a file names (``GAP_FILE``); the gap must lie in the world, not in the controller.
 
     Raises:

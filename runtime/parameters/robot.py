@@ -11,8 +11,8 @@ from engram.runtime.parameters import BoundNodeConfig, param
 class RobotNodeConfig(BoundNodeConfig):
     """Parameters of the robot node."""
 
-    driver: str = param("ros2_control", choices=("ros2_control", "lerobot"))
-    """What the hardware speaks."""
+    driver: str = param("ros2_control", choices=("ros2_control", "lerobot", "twin"))
+    """What the hardware speaks; twin: ros2_control, with the joint names of the robot."""
     robot: str = "panda_2f85"
     """Robot that the hardware is."""
     hardware_joints: tuple[str, ...] = ("",)

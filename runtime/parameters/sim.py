@@ -12,7 +12,7 @@ class SimNodeConfig(BoundNodeConfig, StepNodeConfig):
     """Parameters of the simulation node."""
 
     world: str = "tabletop"
-    """World to simulate: tabletop, or package.module:attribute of your own."""
+    """World to simulate: tabletop; twin, where nothing ends an episode; or package.module:attribute of your own."""
     robot: str = "panda_2f85"
     """Robot in it: panda_2f85, so101, or package.module:attribute of your own RobotConfig."""
     task: str = ""

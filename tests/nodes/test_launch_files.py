@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
-from engram.app.launch_graph import LaunchGraph, find_launch_file, load_graph, package_share
+from engram.app.launch_graph import LaunchGraph, NodeSpec, find_launch_file, load_graph, package_share
 from engram.app.node_reference import NODES, parameters
 from engram.app.process import EXECUTABLES, node_command
 from engram.core.errors import EXIT_MISCONFIGURED, UnknownNameError
@@ -28,6 +28,7 @@ from engram.nodes.base import EngramNode
 from engram.perception.zero_shot import ZeroShotDetectorConfig
 from engram.runtime.parameters.gate import GateNodeConfig
 from engram.runtime.parameters.learner import LearnerNodeConfig
+from engram.runtime.parameters.lifecycle import LifecycleManagerConfig
 from engram.runtime.parameters.memory import MemoryNodeConfig
 from engram.runtime.parameters.policy import PolicyNodeConfig
 from engram.runtime.parameters.safety import SafetyNodeConfig
@@ -164,7 +165,7 @@ def test_every_documented_argument_arrives_where_it_belongs() -> None:
     assert all(n.ros_args == ("--log-level", "debug", "--enclave", f"/engram/{n.name}") for n, _ in nodes.values())
     sim = nodes["sim_node"][1]
     assert sim == {
-        "use_sim_time": False, "autostart": False, "lockstep": False,
+        "robot_id": "", "use_sim_time": False, "autostart": False, "lockstep": False,
         "robot": "panda_2f85", "world": "tabletop", "task": "reach", "tasks": "reach", "seed": 7,
         "writers": ["command=safety_node", "safety/stopped=safety_node"],
         "world_config.profile": "photo",
@@ -213,10 +214,16 @@ def test_every_parameter_of_the_launch_files_is_one_of_its_node(name: str) -> No
     """A node refuses what it does not read; one of a user's own has what every node has."""
     classes: dict[str, Any] = {cls.__module__.rpartition(".")[2]: cls for cls in NODES} | {"extra_node": EngramNode}
     own = {} if name in ("far", "memory") else {"extra_node": "my.file:Node", "link": "true"}
-    for node in (node for node in graph(name, **own).nodes if node.executable in classes):
-        cls = classes[node.executable]
-        known = {row[0] for row in parameters(cls.config_class)} | {"use_sim_time", ""}
-        known |= {row[0] for prefix, section in cls.sections.items() for row in parameters(section, prefix)}
+    own |= {"driver": "twin"} if name == "robot" else {}
+    for node in graph(name, **own).nodes:
+        cls = classes.get(node.executable)
+        known = {row[0] for row in parameters(cls.config_class if cls else LifecycleManagerConfig)}
+        known |= (
+            {row[0] for prefix, section in cls.sections.items() for row in parameters(section, prefix)}
+            if cls
+            else set()
+        )
+        known |= {"use_sim_time", ""}
         assert {parameter for parameter, _ in node.parameters} <= known, node.name
 
 
@@ -309,6 +316,7 @@ def ros_prefix(tmp_path: Path) -> Path:
         ("sim.launch.yaml", {"seed": "3", "learner_of": "none"}),
         ("sim.launch.yaml", {"seed": "3", "learner_of": "r2"}),
         ("robot.launch.py", {"robot": "my.file:ARM"}),
+        ("robot.launch.py", {"driver": "twin"}),
         ("far.launch.py", {"body": "robot"}),
         ("memory.launch.py", {"camera": "head", "depth_topic": "/d435/depth", "map": "house-3"}),
     ],
@@ -367,6 +375,31 @@ def test_nodes_are_found_on_this_machine_alone_unless_it_is_said_otherwise(name:
     assert discovery({"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}) == "SUBNET"
     with pytest.raises(UnknownNameError, match="unknown value of launch argument discovery: 'EVERYWHERE'"):
         discovery({}, discovery="EVERYWHERE")
+
+
+def test_a_twin_is_reached_by_the_topics_of_the_hardware_alone_and_keeps_folders_of_its_own() -> None:
+    def rehearsal(**values: str) -> dict[str, NodeSpec]:
+        return {n.name: n for n in graph("robot", driver="twin", **values).nodes}
+
+    hardware = {n.name for n in graph("robot").nodes}
+    nodes = rehearsal(twin="twin:gap=late")
+    assert nodes.keys() - hardware == {"twin"}
+    told = dict(p for p in nodes["twin"].parameters if p[0])
+    assert (told["world"], told["writers"], told["lockstep"]) == ("twin:gap=late", ["command=robot_node"], False)
+    hidden = {"task/status", "task/step", "sim/reset", "safety/stopped"}
+    hardware_topics = {
+        "joint_states": "hardware/joint_states",
+        "command": "joint_trajectory_controller/joint_trajectory",
+    }
+    remaps = dict(nodes["twin"].remaps)
+    assert {name: remaps[name] for name in hardware_topics} == hardware_topics
+    assert all(remaps[name].startswith("twin/") for name in hidden)
+    for name in hardware - {"lifecycle_manager"}:
+        parameters = dict(p for p in nodes[name].parameters if p[0])
+        assert (parameters["use_sim_time"], parameters["robot_id"]) == (True, "twin/")
+    named = dict(rehearsal(namespace="r1")["memory_node"].parameters)
+    assert named["robot_id"] == "twin/r1"
+    assert dict(rehearsal(robot_id="mine")["memory_node"].parameters)["robot_id"] == "mine"
 
 
 def test_what_moves_a_robot_comes_from_the_nodes_of_the_launch_and_no_weights_without_a_key() -> None:

@@ -493,7 +493,7 @@ def test_while_the_robot_is_stopped_a_goal_is_refused_and_told_how_to_release_it
     _, refused = send_goal(graph, "go right")
     graph.wait(refused.done, 60, "result")
     assert refused.result().result.outcome == "rejected"
-    assert "release it first with the service safety/reset" in refused.result().result.reason
+    assert "release it first with engram release" in refused.result().result.reason
     stopped.publish(Bool(data=False))
     graph.spin(0.5)
     _, taken = send_goal(graph, "go right")

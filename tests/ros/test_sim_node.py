@@ -134,7 +134,7 @@ def test_while_the_robot_is_stopped_no_episode_begins(graph):
     graph.spin(0.5)
     refused = graph.call(ResetSim, "sim/reset", ResetSim.Request(task="reach"))
     assert not refused.accepted
-    assert "release it first with the service safety/reset" in refused.message
+    assert "release it first with engram release" in refused.message
     stopped.publish(Bool(data=False))
     graph.spin(0.5)
     assert graph.call(ResetSim, "sim/reset", ResetSim.Request(task="reach")).accepted

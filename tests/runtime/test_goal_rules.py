@@ -62,7 +62,7 @@ def test_without_a_check_any_words_join_what_runs_or_begin_the_current_task_agai
 
 @pytest.mark.parametrize("rules", [RULES, ANY_WORDS])
 def test_nothing_begins_while_the_robot_is_stopped(rules):
-    with pytest.raises(InvalidInputError, match="release it first with the service safety/reset"):
+    with pytest.raises(InvalidInputError, match="release it first with engram release"):
         rules.plan(GoalRequest("open the drawer"), status(), stopped=True)
 
 

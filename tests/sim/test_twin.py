@@ -6,9 +6,10 @@ import pytest
 from engram.core.errors import InvalidInputError, UnknownNameError
 from engram.core.robot import PANDA_2F85
 from engram.core.types import JointCommand
-from engram.sim.twin import GAP_FILE, ChangingWorkcell
+from engram.sim.gaps import GAPS
+from engram.sim.twin import GAP_FILE, ChangingWorkcell, UnjudgedWorkcell
 from engram.sim.world import WorldConfig
-from engram.sim.worlds import make_world
+from engram.sim.worlds import make_mujoco_world, make_world
 
 BLIND = WorldConfig(profile="none")
 
@@ -22,7 +23,7 @@ def gap(tmp_path, monkeypatch):
 
 
 def test_the_robot_changes_when_things_are_arranged_anew(gap):
-    world = make_world("engram.sim.twin:ChangingWorkcell", BLIND)
+    world = make_world("engram.sim.twin:ChangingWorkcell", BLIND, judged=False)
     world.reset("reach", 0)
     first = world.tool_pose().position
     gap.write_text("knocked")
@@ -30,6 +31,16 @@ def test_the_robot_changes_when_things_are_arranged_anew(gap):
     second = world.tool_pose().position
     assert first[1] * second[1] < 0.0 and abs(second[1]) > abs(first[1]) > 0.01  # to the other side, and farther
     assert not world.oracle_outcome().truncated
+
+
+def test_a_twin_has_its_gap_by_name_and_is_no_world_to_measure_a_policy_in():
+    late = make_world("twin:gap=late", BLIND, judged=False)
+    assert isinstance(late, UnjudgedWorkcell) and late.gap == GAPS["late"]
+    assert type(make_world("twin", BLIND, judged=False)) is UnjudgedWorkcell
+    for make in (make_world, make_mujoco_world):
+        for name in ("twin", "twin:gap=late", "engram.sim.twin:UnjudgedWorkcell"):
+            with pytest.raises(InvalidInputError, match=f"world '{name}': no episode ends there"):
+                make(name, BLIND)
 
 
 def test_a_gap_that_no_such_world_has_is_named(gap, monkeypatch):
