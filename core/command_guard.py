@@ -31,9 +31,9 @@ ASIDE = 0.25
 EARLIEST = 0.9
 """Control periods after which the pipeline decides the next step at the earliest; what comes sooner is a repeat."""
 BRAKES, SLOWS = 0.3, 0.1
-"""Shares of a joint's acceleration: with which an arm is thought to brake, as a robot begins with that share of its
-limits; and by which it slows down at least in each step of braking. Where the jerk is limited, the second is also the
-share of it with which an arm that was getting faster stops doing so."""
+"""Shares of a joint's acceleration: with which an arm is thought to brake, unless it is allowed less, as a robot begins
+with that share of its limits; and by which it slows down at least in each step of braking. Where the jerk is limited,
+the second is also the share of it with which an arm that was getting faster stops doing so."""
 ROUNDING = 1e-6
 """Tolerance of comparisons [rad, m, and of durations relative]."""
 
@@ -79,6 +79,7 @@ class CommandGuard:
         """Take the limits of ``robot``; of those of its arm joints only the fractions are allowed."""
         self.counts: Counter[str] = Counter()
         self.stopped = False
+        self._brakes = min(BRAKES, acceleration_fraction)
         self._names, self._dt_s, self._stale_after_s = robot.joint_names, control_dt_s, stale_after_s
         self._low = np.array((*robot.position_min, min(robot.gripper_open, robot.gripper_closed)))
         self._high = np.array((*robot.position_max, max(robot.gripper_open, robot.gripper_closed)))
@@ -104,6 +105,7 @@ class CommandGuard:
         self._last = np.zeros((2, len(self._speed)))  # the least and greatest that the sender's last step may have been
         self._budget = np.zeros(len(self._speed))  # (n,) motion that is allowed now
         self._at_s = -math.inf
+        self._ahead = 1.0  # control periods by which stamps may still run ahead of the receiver's clock
         self._stamp_ns = -1
         self._now_s = 0.0  # the clock of stamps, when the last was let through
 
@@ -135,6 +137,8 @@ class CommandGuard:
         self._step = np.where(moved, motion, self._step)
         self._last = self._steps_of(motion, gap)
         self._budget, self._commanded = gap.budget - np.abs(motion), command.positions
+        ran = (command.stamp_ns - self._stamp_ns) / 1e9 / self._dt_s - (at_s - self._at_s) / self._dt_s
+        self._ahead = min(1.0, max(0.0, self._ahead - ran)) if gap.steps else 1.0
         self._at_s, self._stamp_ns, self._now_s = at_s, command.stamp_ns, command.stamp_ns / 1e9 + age_s
         return ""
 
@@ -160,6 +164,8 @@ class CommandGuard:
             return "position", self._joint(excess, outside, "outside its limits")
         if (excess := np.abs(motion) - np.minimum(gap.budget, self._length(gap))).max() > ROUNDING:
             return "velocity", self._joint(excess, np.abs(motion), f"away, more than {self._allowed[0]} allows")
+        if gap.is_early and command.stamp_ns > self._stamp_ns and np.abs(motion).max() > ROUNDING:
+            return "early", "it comes before its control step, after others that came early"
         least, most = self._reach(gap)
         excess = np.maximum(least - motion, motion - most)
         if excess.max() > ROUNDING and not _is_repeat(motion):
@@ -201,7 +207,9 @@ class CommandGuard:
     def _braking_way(self, speed: np.ndarray) -> np.ndarray:
         """Return how far the arm's joints go at most (n - 1,) until they rest; not at all where ``speed`` is zero."""
         peak = np.minimum(speed + self._acceleration**2 / self._jerk, self._speed[:-1])  # it may just get faster
-        way = peak * (peak / (2 * BRAKES * self._acceleration) + 2 * self._acceleration / self._jerk + 2 * self._dt_s)
+        way = peak * (
+            peak / (2 * self._brakes * self._acceleration) + 2 * self._acceleration / self._jerk + 2 * self._dt_s
+        )
         return np.where(speed > ROUNDING, way, 0.0)
 
     def _gap(self, stamp_ns: int, measured: np.ndarray, at_s: float) -> _Gap:
@@ -212,13 +220,14 @@ class CommandGuard:
             return _Gap(measured, STEPS * self._longest, 0, 1, aside)
         passed = max(0.0, at_s - self._at_s)
         # stamps tell how many steps were lost on the way, and the receiver's clock that they are not made up
-        periods = min((stamp_ns - self._stamp_ns) / 1e9, passed + self._dt_s) / self._dt_s
+        periods = min((stamp_ns - self._stamp_ns) / 1e9 / self._dt_s, passed / self._dt_s + self._ahead)
         steps = max(1, int(periods / EARLIEST + ROUNDING))
-        rests = periods > RESTED or max(self._last[0, :-1].max(), -self._last[1, :-1].min()) <= ROUNDING
-        rested = int(max(0.0, periods - RESTED) / EARLIEST) + 1 if rests else 0
+        may_rest = max(self._last[0, :-1].max(), -self._last[1, :-1].min()) <= ROUNDING
+        rested = steps if may_rest else 0
+        if periods > RESTED and self._last[:, :-1].any():  # it may have come to rest meanwhile
+            rested = int((periods - RESTED) / EARLIEST) + 1
         aside = np.array((self._commanded, measured, inside)) - self._commanded
-        full = (min(steps, STEPS) + STEPS - 1.0) * self._longest
-        budget = np.minimum(full, self._budget + self._speed * passed)
+        budget = np.minimum(STEPS * self._longest, self._budget + self._speed * passed)
         return _Gap(self._commanded, budget, steps, rested, aside, is_early=periods < EARLIEST - ROUNDING)
 
     def _length(self, gap: _Gap) -> np.ndarray:
@@ -256,12 +265,12 @@ class CommandGuard:
         for steps in (1, gap.steps):  # what was one step, or several, ended at most so far from their average
             spread = self._faster * (steps - 1) / 2.0
             ends += [motion / steps - spread, motion / steps + spread]
-        for steps in (1, gap.rested) if gap.rested else ():
-            spread = self._faster * (steps - 1) / 2.0 + ASIDE * self._longest
-            fastest = np.minimum(steps * self._faster, self._longest)
-            for start in (gap.aside.min(axis=0), gap.aside.max(axis=0)):
-                middle = (motion - start) / steps
-                ends += [np.clip(middle - spread, -fastest, fastest), np.clip(middle + spread, -fastest, fastest)]
+        fastest = np.minimum(gap.rested * self._faster, self._longest)
+        if gap.rested and gap.steps > 1:  # from a place that a lost command may have led to
+            ends += [-fastest, fastest]
+        elif gap.rested:
+            near, far = gap.aside.min(axis=0) - ASIDE * self._longest, gap.aside.max(axis=0) + ASIDE * self._longest
+            ends += [np.clip(motion - far, -fastest, fastest), np.clip(motion - near, -fastest, fastest)]
         return np.clip((np.min(ends, axis=0), np.max(ends, axis=0)), -self._longest, self._longest)
 
     def _joint(self, excess: np.ndarray, values: np.ndarray, words: str) -> str:

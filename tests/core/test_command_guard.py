@@ -311,3 +311,45 @@ def test_an_arm_that_stands_beside_its_last_command_begins_anew_from_there():
     assert robot.send(0.0) == ""
     robot.at[0] = 0.0
     assert [robot.send(x) for x in (-0.04, -0.1)] == [""] * 2
+
+
+def test_a_burst_leads_no_farther_than_one_step_however_its_stamps_run_ahead():
+    """Commands of one instant do not each make up a control step of their own."""
+    robot = Robot(SLUGGISH)
+    for x in (0.0, 0.0):
+        robot.send(x)
+    reached = []
+    for _ in range(6):
+        before = robot.at[0]
+        for way in range(1, 5):
+            robot.send(before + 0.1 * way, after_s=0.1 if way == 1 else 1e-4)
+        reached.append(robot.at[0] - before)
+    assert robot.guard.counts["early"] == 5
+    assert max(reached) <= 0.1 + 1e-9
+
+
+def test_the_first_command_of_a_new_goal_may_be_lost_where_the_arm_stands_beside_the_last_one():
+    robot = Robot(SLUGGISH)
+    for _ in range(4):
+        robot.send(0.0)
+    robot.at[0] = 0.005
+    robot.step += 1  # 0.025 was sent and lost
+    assert robot.send(0.005 + 0.02 + 0.04, after_s=0.2) == ""
+
+
+def test_a_stop_lets_an_arm_brake_as_slowly_as_it_is_allowed_to():
+    robot = Robot(replace(GANTRY, acceleration_max=(4.0,) * 3), acceleration_fraction=0.1)
+    x, step = -0.9, 0.0
+    robot.at[0] = x
+    for _ in range(22):
+        robot.send(x)
+        step = min(0.08, step + 0.004)
+        x += step
+    robot.send(x)
+    robot.guard.stop(True)
+    way = []
+    while step > 0.0:
+        step = max(0.0, step - 0.004)
+        x += step
+        way.append(robot.send(x))
+    assert not any(way)
