@@ -23,7 +23,8 @@ demo: setup  ## the whole loop with its viewer; HEADLESS=1 EPISODES=n ends by it
 	@$(BIN)/engram demo $(ARGS)
 
 test: setup lint  ## lint, then every test (ARGS="-k memory" passes on to pytest)
-	@ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@# with bytecode: else each of the processes that tests start compiles Engram anew where PYTHONDONTWRITEBYTECODE is set
+	@PYTHONDONTWRITEBYTECODE= ROS_PYTHON_CHECK_FIELDS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 lint: setup  ## ruff, and the arrows between the rooms (.importlinter)
 	@$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,25 @@ from rclpy.parameter import Parameter
 
 from engram.app.shared_memory import remove_dead_files
 from engram.nodes import qos
+from tests.ros.forkserver import Forked, ForkServer
 
 ROOT = Path(__file__).parents[2]
 
 
+@cache
+def fork_server() -> ForkServer:
+    """Return this test run's server, started when the first node is."""
+    return ForkServer(environment_of_nodes())
+
+
+def environment_of_nodes() -> dict[str, str]:
+    """Return the environment of every node."""
+    environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
+    return environment | {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_PYTHON_CHECK_FIELDS": "1"}
+
+
 class NodeProcess:
-    """``python -m engram.nodes.<executable>`` with parameters; its output is kept for the error message."""
+    """A node ``engram.nodes.<executable>`` with parameters; its output is kept for the error message."""
 
     def __init__(
         self,
@@ -41,10 +55,14 @@ class NodeProcess:
         arguments += [x for rule in remap for x in ("-r", rule)]
         self.executable = executable
         self.log = tempfile.NamedTemporaryFile("w+", prefix=f"{executable}-", suffix=".log")  # noqa: SIM115
-        environment = {**os.environ, "ROS_DOMAIN_ID": str(domain), "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
-        environment |= {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_PYTHON_CHECK_FIELDS": "1"}
+        environment = environment_of_nodes() | {"ROS_DOMAIN_ID": str(domain)}
+        words = (*words, "--ros-args", *arguments)
+        self.child: subprocess.Popen[bytes] | Forked
+        if (server := fork_server()).suits(environment):
+            self.child = server.fork(executable, list(words), environment, str(ROOT), self.log.name)
+            return
         self.child = subprocess.Popen(
-            [sys.executable, "-m", f"engram.nodes.{executable}", *words, "--ros-args", *arguments],
+            [sys.executable, "-m", f"engram.nodes.{executable}", *words],
             env=environment,
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
