@@ -114,6 +114,13 @@ VALUES = ValueLearningConfig(
 )
 
 
+def briefly(rule, policy):
+    """Return the algorithm of ``rule`` for tests of what does not depend on how much it learns in a round."""
+    if rule is SoftActorCritic:
+        return SoftActorCritic(clone_policy(policy), VALUES, SoftActorCriticConfig(most_updates=100))
+    return rule(clone_policy(policy), VALUES)
+
+
 def tried(number: int, usual: np.ndarray, rng: np.random.Generator, steps: int = 8):
     """Return an episode with noise in its motions: it succeeds if they depart along x."""
     draw = rng.normal(size=3).astype(np.float32) * 0.6
@@ -201,12 +208,12 @@ def test_other_goals_keep_their_answers(policy, experience):
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
 def test_training_goes_on_bit_for_bit(rule, policy, experience, tmp_path):
-    one = Learner(experience, policy, rule(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+    one = Learner(experience, policy, briefly(rule, policy), folder=tmp_path, config=CONFIG)
     one.poll()
     for _ in range(10):
         one.step()
     one.save()
-    other = Learner(experience, policy, rule(clone_policy(policy), VALUES), folder=tmp_path, config=CONFIG)
+    other = Learner(experience, policy, briefly(rule, policy), folder=tmp_path, config=CONFIG)
     assert other.metrics == one.metrics
     for _ in range(5):
         assert one.step() == other.step()
@@ -230,7 +237,7 @@ def test_a_state_of_another_rule_or_damaged_changes_nothing(rule, policy, experi
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
 def test_who_goes_back_to_what_drives_edits_nothing_any_more(rule, policy, experience):
-    algorithm = rule(clone_policy(policy), VALUES)
+    algorithm = briefly(rule, policy)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     began = algorithm.weights()
     learner.poll()
@@ -239,7 +246,7 @@ def test_who_goes_back_to_what_drives_edits_nothing_any_more(rule, policy, exper
     assert algorithm.weights() != began and algorithm.critics.axes.any()
     algorithm.begin(began)
     assert algorithm.weights() == began and not algorithm.critics.axes.any()
-    fresh = rule(clone_policy(policy), VALUES).rule.state_dict()
+    fresh = briefly(rule, policy).rule.state_dict()
     assert all(torch.equal(value, fresh[name]) for name, value in algorithm.rule.state_dict().items())
 
 
@@ -361,7 +368,7 @@ def test_one_impossible_step_leaves_out_its_episode_alone(policy, tmp_path):
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
 def test_what_was_taught_is_not_taught_again_from_the_same_experience(rule, policy, experience):
-    algorithm = rule(clone_policy(policy), VALUES)
+    algorithm = briefly(rule, policy)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     learner.poll()
     for _ in range(VALUES.head_updates):
@@ -388,7 +395,7 @@ def test_a_learner_that_waits_says_so_and_makes_no_candidate(policy, experience)
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
 def test_episodes_of_another_store_are_new(rule, policy, experience):
-    algorithm = rule(clone_policy(policy), VALUES)
+    algorithm = briefly(rule, policy)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     learner.poll()
     learner.step()
@@ -400,7 +407,7 @@ def test_episodes_of_another_store_are_new(rule, policy, experience):
 
 @pytest.mark.parametrize("rule", [EditActor, SoftActorCritic])
 def test_what_is_half_taught_does_not_ship(rule, policy, experience):
-    algorithm = rule(clone_policy(policy), VALUES)
+    algorithm = briefly(rule, policy)
     learner = Learner(experience, policy, algorithm, config=CONFIG)
     before = algorithm.weights()
     learner.poll()

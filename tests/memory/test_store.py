@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import itertools
-import multiprocessing
 import os
 import random
 import shutil
@@ -32,6 +31,7 @@ from engram.memory.storage.snapshots import list_snapshots, read_snapshot
 from engram.memory.storage.store import GraphStore, GraphStoreConfig, repair
 from engram.memory.storage.tables import write_rows
 from tests.memory.scenes import seen
+from tests.policies.forks import FORKS, preload
 
 KILLS = int(os.environ.get("ENGRAM_KILLS", "30"))
 DAMAGES = int(os.environ.get("ENGRAM_DAMAGES", "40"))
@@ -414,9 +414,6 @@ def test_a_panic_of_icechunk_is_damage_like_any_other(tmp_path, monkeypatch):
         list_snapshots(tmp_path)
 
 
-FORKS = multiprocessing.get_context("forkserver")  # a writer begins at once, where a new interpreter imports for 1.5 s
-
-
 def write_for_ever(path: str, acks: Connection) -> None:
     """Go on with the store at ``path``: each commit adds a node, moves an old one and, now and then, removes one."""
     store = Writer(path)
@@ -427,8 +424,11 @@ def write_for_ever(path: str, acks: Connection) -> None:
 
 
 def killed_writer(path: Path, alive_s: float) -> list[int]:
-    """Kill a writer -9 so long after its first commit, and return the commits that it acknowledged."""
-    FORKS.set_forkserver_preload(["pytest", "scipy.spatial.transform", "zarr"])  # not icechunk: it begins threads
+    """Kill a writer -9 so long after its first commit, and return the commits that it acknowledged.
+
+    It is forked and begins at once, where a new interpreter imports for 1.5 s.
+    """
+    preload(["pytest", "scipy.spatial.transform", "zarr"])  # not icechunk: it begins threads
     heard, said = FORKS.Pipe(duplex=False)
     writer = FORKS.Process(target=write_for_ever, args=(str(path), said), daemon=True)
     writer.start()

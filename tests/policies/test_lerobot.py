@@ -1,8 +1,5 @@
 """LeRobot's own factories and commands with our policy."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from lerobot.configs import FeatureType, PolicyFeature, PreTrainedConfig
@@ -14,6 +11,7 @@ from engram.policies import EngramVLAPolicy
 from engram.runtime.factories import policy_folder
 from engram.sim.lerobot_env import EngramEnvConfig
 
+from .forks import python
 from .synthetic import make_dataset
 from .tiny import STATE, tiny_config, tiny_policy
 
@@ -92,12 +90,12 @@ def test_a_task_that_is_no_environment_is_named_with_those_that_are():
 def test_lerobot_train_runs_a_few_steps(begin, tmp_path):
     dataset = make_dataset(tmp_path / "data", episodes=2, length=8, size=128)
     command = [
-        sys.executable, "-m", "lerobot.scripts.lerobot_train", *begin, "--policy.device=cpu",
+        "-m", "lerobot.scripts.lerobot_train", *begin, "--policy.device=cpu",
         "--policy.push_to_hub=false",
         "--dataset.repo_id=engram/synthetic", f"--dataset.root={dataset}", f"--output_dir={tmp_path / 'out'}",
         "--steps=2", "--batch_size=2", "--num_workers=0", "--save_freq=2", "--env_eval_freq=0", "--wandb.enable=false",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = python(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     saved = tmp_path / "out" / "checkpoints" / "last" / "pretrained_model"
     EngramVLAPolicy.from_pretrained(saved, strict=True)

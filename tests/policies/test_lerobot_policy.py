@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -31,6 +29,7 @@ from tests.contracts.policy import PolicyContract
 from tests.core.frames import camera_frame
 from tests.core.gantry import GANTRY, GantryKinematics
 
+from .forks import python
 from .synthetic import make_dataset
 from .test_vla_policy import observe
 from .tiny import tiny_vla
@@ -372,12 +371,12 @@ def test_what_lerobot_train_leaves_is_loaded(family, tmp_path):
         "diffusion": ("--policy.down_dims=[16,32]", "--policy.num_train_timesteps=3", "--policy.horizon=8"),
     }
     command = [
-        sys.executable, "-m", "lerobot.scripts.lerobot_train", f"--policy.type={family}", "--policy.device=cpu",
+        "-m", "lerobot.scripts.lerobot_train", f"--policy.type={family}", "--policy.device=cpu",
         "--policy.pretrained_backbone_weights=null", "--policy.push_to_hub=false", *small[family],
         "--dataset.repo_id=engram/synthetic", f"--dataset.root={dataset}", f"--output_dir={tmp_path / 'out'}",
         "--steps=1", "--batch_size=2", "--num_workers=0", "--save_freq=1", "--env_eval_freq=0", "--wandb.enable=false",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = python(*command, folder=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     policy = make_policy(str(tmp_path / "out" / "checkpoints" / "last" / "pretrained_model"), execute_steps=4)
     assert policy.version.startswith(f"{family}-") and policy.execute_steps == 4

@@ -201,11 +201,11 @@ def test_whole_episodes_are_held_out(episodes, held):
 
 
 def test_the_largest_seed_is_none_too_large(dataset, policy, tmp_path):
-    main(config(dataset, tmp_path, policy, seed=2**70))
+    main(config(dataset, tmp_path, policy, seed=2**70, steps=50))
 
 
 def test_the_command_prints_the_folder(dataset, policy, tmp_path, capsys):
     out = str(tmp_path / "out")
-    words = ["relight", "--dataset", str(dataset), "--out", out, "--start-from", str(policy), "--steps", "150"]
+    words = ["relight", "--dataset", str(dataset), "--out", out, "--start-from", str(policy), "--steps", "50"]
     assert cli.main(words) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["policy"] == f"{out}/policy"

@@ -427,7 +427,7 @@ def test_processes_that_fail_leave_no_file_of_their_meeting(dataset, tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
-def test_two_processes_each_carry_their_own_episodes(dataset, tmp_path):
+def test_two_processes_each_carry_their_own_episodes(forked, dataset, tmp_path):
     main(config(dataset, tmp_path / "two", processes=2, steps=5, stop_after=2))
     saved = state(tmp_path / "two")
     assert not torch.equal(saved["carried.0.cognitive.feature"], saved["carried.1.cognitive.feature"])
@@ -603,7 +603,7 @@ def understand_a_part(rank, meeting, root, found):
     torch.distributed.destroy_process_group()
 
 
-def test_processes_share_the_work_of_understanding_every_view(dataset, tmp_path):
+def test_processes_share_the_work_of_understanding_every_view(forked, dataset, tmp_path):
     trainer = Trainer(config(dataset, tmp_path))
     trainer.feed.freeze(trainer.policy.model, torch.device("cpu"))
     alone = trainer.feed.percepts._parts

@@ -41,6 +41,7 @@ from engram.policies.training.train import _on_purpose, main, policy_config, sch
 from engram.policies.training.train_config import TrainConfig
 from engram.validation.training_evaluator import SimulationEvaluator
 
+from .forks import begin, python
 from .synthetic import INSTRUCTIONS, make_dataset
 from .tiny import tiny_config
 
@@ -74,18 +75,24 @@ def test_a_resumed_run_ends_in_the_same_bits(dataset, tmp_path):
     assert json.loads((tmp_path / "parts" / "policy" / "card.json").read_text())["step"] == 6
 
 
-def test_two_processes_learn_from_more_than_one(dataset, tmp_path):
-    main(config(dataset, tmp_path / "two", processes=2, steps=2))
+@pytest.fixture(scope="module")
+def of_two(dataset, tmp_path_factory):
+    """Where two processes learnt, spawned as a user's are."""
+    folder = tmp_path_factory.mktemp("processes") / "two"
+    main(config(dataset, folder, processes=2, steps=2))
+    return folder
+
+
+def test_two_processes_learn_from_more_than_one(dataset, of_two, tmp_path):
     main(config(dataset, tmp_path / "one", steps=2))
-    two, one = weights(tmp_path / "two"), weights(tmp_path / "one")
+    two, one = weights(of_two), weights(tmp_path / "one")
     assert not all(torch.equal(two[name], one[name]) for name in one)
-    assert json.loads((tmp_path / "two" / "policy" / "card.json").read_text())["processes"] == 2
+    assert json.loads((of_two / "policy" / "card.json").read_text())["processes"] == 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
-    main(config(dataset, tmp_path / "two", processes=2, steps=2))
+def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, of_two, tmp_path):
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     launcher += ["-m", "engram.policies.training.train"]
     flags = ["--steps", "2", "--batch-size", "4", "--n-action-steps", "2", "--image-size", "32", "--log-steps", "2"]
@@ -94,7 +101,7 @@ def test_torchrun_ends_in_the_bits_of_as_many_processes(dataset, tmp_path):
     words = [*launcher, "--dataset", str(dataset), "--out", str(tmp_path / "run"), *cold, *flags, *model]
     ran = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
-    two, run = weights(tmp_path / "two"), weights(tmp_path / "run")
+    two, run = weights(of_two), weights(tmp_path / "run")
     assert two.keys() == run.keys()
     assert all(torch.equal(two[name], run[name]) for name in two)
 
@@ -155,8 +162,10 @@ def test_a_dataset_may_be_the_working_folder(dataset, tmp_path, monkeypatch):
 
 
 FULL = """
-import resource, signal, sys
+import functools, resource, signal, sys
+import torch
 from engram.app import cli
+torch.multiprocessing.spawn = functools.partial(torch.multiprocessing.start_processes, start_method="fork")
 dataset, out, cache, processes, limit = sys.argv[1:]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
@@ -171,7 +180,7 @@ def test_a_full_disk_ends_a_training_with_a_sentence_and_leaves_nothing_half_wri
     cache, out = tmp_path / "frames", tmp_path / "out"
     load_frames(dataset, DownsampleImages(32, {}, tiny_config().crops), cache, 4)
     words = [str(dataset), str(out), str(cache), str(processes), "50000"]  # bytes: less than the weights
-    ran = subprocess.run([sys.executable, "-c", FULL % (MODEL,), *words], capture_output=True, text=True, check=False)
+    ran = python("-c", FULL % (MODEL,), *words, folder=tmp_path)
     assert ran.returncode != 0
     assert "Traceback" not in ran.stderr
     assert f"{out}/resume: cannot be written: " in ran.stderr
@@ -302,7 +311,7 @@ def _averaged(rank: int, meeting: str, out: str) -> None:
     dist.destroy_process_group()
 
 
-def test_gradients_are_the_mean_of_all_processes_in_each(tmp_path):
+def test_gradients_are_the_mean_of_all_processes_in_each(forked, tmp_path):
     torch.multiprocessing.spawn(_averaged, (f"file://{tmp_path / 'meeting'}", str(tmp_path / "rank")), nprocs=2)
     for rank in range(2):
         assert json.loads((tmp_path / f"rank{rank}").read_text()) == [[2.0, 4.0], None, [5.0]]
@@ -357,7 +366,7 @@ def test_a_number_that_is_not_finite_is_named_by_episode_and_frame(tmp_path, mon
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_training_that_diverges_ends_before_it_saves(dataset, tmp_path, processes):
+def test_a_training_that_diverges_ends_before_it_saves(forked, dataset, tmp_path, processes):
     out = tmp_path / "out"
     main(config(dataset, out, stop_after=2, processes=processes))
     kept = weights(out)
@@ -564,7 +573,7 @@ def test_learning_rate_rises_then_falls():
 
 
 ALONE = """
-import os, sys, time
+import os, signal, time
 import torch
 import engram.policies.training.train as train
 
@@ -574,26 +583,26 @@ def sleep(rank, *_):
     time.sleep(120)
 
 
-train._worker = sleep  # in the processes, too: they import this file
-if __name__ == "__main__":
-    torch.multiprocessing.spawn(train._spawned, (os.getpid(), 2, None, ""), nprocs=2)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+train._worker = sleep
+torch.multiprocessing.start_processes(train._spawned, (os.getpid(), 2, None, ""), nprocs=2, start_method="fork")
 """
 
 
 def test_processes_of_a_training_in_the_background_end_with_it(tmp_path):
     """What a shell script began with & ignores SIGINT, and so do its children."""
-    (tmp_path / "alone.py").write_text(ALONE)
-    begun = subprocess.Popen(
-        ["sh", "-c", f"trap '' INT; exec {sys.executable} {tmp_path / 'alone.py'}"], stdout=subprocess.PIPE, text=True
-    )
-    children = [int(begun.stdout.readline()) for _ in range(2)]
+    begun, (said, errors) = begin("-c", ALONE, folder=tmp_path)
+    end = time.monotonic() + 100
+    while len(children := said.read_text().split() if said.exists() else []) < 2:
+        assert begun.is_alive() and time.monotonic() < end, errors.read_text()
+        time.sleep(0.05)
+    assert all(map(running, children))
     begun.kill()
-    begun.wait()
+    begun.join()
     end = time.monotonic() + 20
     while left := [child for child in children if running(child)]:
         assert time.monotonic() < end, f"still running: {left}"
         time.sleep(0.05)
-    begun.stdout.close()
 
 
 def running(pid):
