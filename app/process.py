@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -49,6 +50,15 @@ def check_domain(domain: int) -> None:
         raise InvalidInputError(f"domain {domain}: expected {DOMAINS.start}..{DOMAINS.stop - 1}")
 
 
+def _begin(parent: int) -> None:
+    """Called in a child process: it ends with ``parent``, and Ctrl-C ends it also where a script ignores that.
+
+    A shell that starts a command with ``&`` has it ignore SIGINT, and every process that the command starts.
+    """
+    end_with_parent(parent)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Process:
     """A child in its own process group, so that Ctrl-C in the terminal reaches it only through the supervisor."""
 
@@ -61,7 +71,7 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=partial(end_with_parent, os.getpid()),
+            preexec_fn=partial(_begin, os.getpid()),
         )
         self._reader = threading.Thread(target=self._read, args=(on_line,), daemon=True)
         self._reader.start()

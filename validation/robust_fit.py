@@ -49,18 +49,31 @@ def robust_fit(
         evaluations: most evaluations of the residuals beside those for derivatives.
     """
     unit = np.array(steps, float)
+    seen: dict[bytes, Sequence[np.ndarray]] = {}  # residuals wherever the search was
+    slopes: dict[bytes, np.ndarray] = {}  # derivatives where it is now
 
     def flat(z: np.ndarray) -> np.ndarray:
         return np.concatenate([np.ravel(group) for group in residuals(z * unit)])
 
+    def grouped(z: np.ndarray) -> Sequence[np.ndarray]:
+        if z.tobytes() not in seen:
+            seen[z.tobytes()] = residuals(z * unit)
+        return seen[z.tobytes()]
+
+    def searched(z: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.ravel(group) for group in grouped(z)])
+
     def jacobian(z: np.ndarray) -> np.ndarray:
-        return np.stack([flat(z + 0.5 * e) - flat(z - 0.5 * e) for e in np.eye(len(z))], axis=1)
+        if z.tobytes() not in slopes:
+            slopes.clear()
+            slopes[z.tobytes()] = np.stack([flat(z + 0.5 * e) - flat(z - 0.5 * e) for e in np.eye(len(z))], axis=1)
+        return slopes[z.tobytes()]
 
     z = np.array(start, float) / unit
     low, high = (np.array(each, float) / unit for each in bounds) if bounds else (-np.inf, np.inf)
-    first = flat(z)
+    first = searched(z)
     found = least_squares(
-        *(flat, np.clip(z, np.add(low, 1e-6), np.subtract(high, 1e-6)), jacobian),
+        *(searched, np.clip(z, np.add(low, 1e-6), np.subtract(high, 1e-6)), jacobian),
         bounds=(low, high),
         loss="soft_l1",
         f_scale=scale,
@@ -68,7 +81,7 @@ def robust_fit(
         xtol=1e-3,
         ftol=1e-5,
     )
-    groups = residuals(found.x * unit)
+    groups = grouped(found.x)
     half = _half(jacobian(found.x), groups, scale) * unit
     return Fit(found.x * unit, half, float(found.cost), rms([first]), rms(groups))
 

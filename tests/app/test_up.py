@@ -213,6 +213,25 @@ def test_ctrl_c_ends_every_process_and_returns_zero(tmp_path: Path) -> None:
     assert all(gone(p) for p in pids)
 
 
+def test_nodes_end_at_the_first_signal_also_where_a_script_started_them_in_the_background() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for a command with &
+    try:
+        process = Process([sys.executable, "-c", SLEEP], os.environ, (lines := []).append)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    try:
+        end = time.monotonic() + 100
+        while not lines:
+            assert time.monotonic() < end, "it has not come up"
+            time.sleep(0.01)
+        process.signal(signal.SIGINT)
+        wait_gone([process.pid])
+        assert process.poll() == -signal.SIGINT
+    finally:
+        process.signal(signal.SIGKILL)
+        process.close()
+
+
 def test_nobody_is_left_behind_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     running = start_up(tmp_path)
     pids = read_pids(running)

@@ -31,6 +31,7 @@ from engram.policies.checkpoint import WEIGHTS
 from engram.policies.loading import load_policy
 from engram.runtime.factories import policy_folder
 from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
+from tests.validation.made import here
 
 OF_A_RUN = {"seconds": 60.0, "episodes_run": 2}
 
@@ -72,6 +73,7 @@ def test_what_is_told_of_a_task_has_its_progress_and_of_a_candidate_its_safety(t
 def test_what_another_gate_decided_or_was_kept_for_another_candidate_is_decided_anew(tmp_path, monkeypatch, capsys):
     config = GatePoliciesBenchmark(workers=1, work=tmp_path, so_far=True)
     one, other = [each.name for each in candidates().values() if each.kind == "no number"][:2]
+    monkeypatch.setattr("engram.validation.validate.spawned_pool", here)
     row = decided(one, config)
     assert decided(one, replace(config, workers=2, groups=3)) == row  # neither changes what is decided
     monkeypatch.setattr(gate_policies, "validate", lambda *about, **how: promoted)
@@ -194,7 +196,8 @@ def test_reordered_units_are_the_same_function_and_are_written_as_they_are(weigh
     assert not torch.equal(values[f"{layer}.0.weight"], new[f"{layer}.0.weight"])
 
 
-def test_a_value_that_is_no_number_is_refused_before_an_episode_and_known_afterwards(tmp_path) -> None:
+def test_a_value_that_is_no_number_is_refused_before_an_episode_and_known_afterwards(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("engram.validation.validate.spawned_pool", here)
     config = GatePoliciesBenchmark(workers=1, work=tmp_path, so_far=True)
     broken = next(one.name for one in candidates().values() if one.kind == "no number")
     assert found(config) == []

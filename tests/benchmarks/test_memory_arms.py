@@ -30,6 +30,7 @@ def test_an_unknown_arm_is_named():
 
 def test_arms_see_as_memory_does_and_have_new_memories(tmp_path, monkeypatch):
     monkeypatch.setattr(memory_arms, "NAMES", ("shell_touch",))
+    monkeypatch.setattr(memory_arms, "run_spawned", lambda function, runs, *_, **how: map(function, runs))
     config = ArmsConfig(arms=("bank", "none"), episodes=2, steps=1, workers=1, work=tmp_path)
     policies = trained(config)
     shipped = load_file(checkpoint_folder("engram") / WEIGHTS)

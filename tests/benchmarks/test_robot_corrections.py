@@ -36,7 +36,15 @@ def test_the_scenes_that_measure_are_not_practised_on():
 def test_the_nodes_of_a_robot_try_corrections_and_keep_how_they_ended(tmp_path):
     domain = int(os.environ["ROS_DOMAIN_ID"])
     files = {"work": tmp_path / "work", "output": tmp_path / "robot_corrections.json"}
-    main(RobotCorrectionsBenchmark(task="reach", on="none", quick=True, goal_s=3.0, domain=domain, **files))
+    config = RobotCorrectionsBenchmark(task="reach", on="none", quick=True, goal_s=3.0, domain=domain, **files)
+    before = [
+        goal("without", "succeeded", True) | {"seed": seed, "corrected_by": "nothing"}
+        for seed in config.wanted("without")
+    ]
+    config.work.mkdir()
+    (config.work / "goals.jsonl").write_text("".join(json.dumps(one) + "\n" for one in before))  # of an earlier run
+    main(config)
+    assert _goals(tmp_path)[: len(before)] == before and len(_goals(tmp_path)) == 3 * len(before)
     (written,) = tmp_path.glob("**/corrections.json")
     (known,) = unseal(written.read_bytes()).values()
     ((_, times, _),) = known["trials"]

@@ -120,6 +120,7 @@ def test_a_frozen_policy_practises_one_correction_of_all_tasks(frozen, act, tmp_
         return Done()
 
     monkeypatch.setattr(standing, "run_apart", note)
+    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.1)
     store = asked(tmp_path, "go to the red cube")
     gate = StandingGate(tmp_path, str(act) if frozen else "base", Told(), tasks=("reach", "stack"), practise=True)
     gate.start()

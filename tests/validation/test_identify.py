@@ -47,7 +47,7 @@ TRUE = Gap(
     brightness=0.8,
     camera_noise=0.03,
 )
-SMALL = IdentificationConfig(episodes=6, shots=12)
+SMALL = IdentificationConfig(episodes=6, shots=8)
 MOVED = replace(PANDA_2F85, cameras=PANDA_2F85.cameras[:1])
 """A Panda with cameras of its own."""
 FRONT_M = np.array([1.02, 0.0, 0.78])
@@ -100,20 +100,20 @@ def test_without_pictures_the_motions_are_told_all_the_same():
     ],
 )
 def test_a_damped_arm_is_told_from_one_that_is_late_or_goes_less_far(true):
-    found = identify(record(true, 6, steps=15, image_size=0), config=SMALL).gap
+    found = identify(record(true, 5, steps=12, image_size=0), config=SMALL).gap
     assert found.latency_steps == true.latency_steps
     for name in ("damping", "gain", "deadband", "yaw_deg"):
         assert getattr(found, name) == pytest.approx(getattr(true, name), abs=MATTERS[name]), name
 
 
-def shots_of(gap, robot=PANDA_2F85, table=None):
-    """Return eight pictures of an arm at an empty table, painted ``table``, each from an episode of its own."""
+def shots_of(gap, count, robot=PANDA_2F85, table=None):
+    """Return ``count`` shots of an arm at an empty table, painted ``table``, each from an episode of its own."""
     replica, rng = Replica(robot, 128), np.random.default_rng(0)
     replica.become(gap)
     if table is not None:
         replica.model.geom("table_fixed").rgba[:3] = table
     shots = []
-    for number in range(8):
+    for number in range(count):
         arm = np.array(robot.home) + rng.uniform(-0.2, 0.2, len(robot.home))
         state = np.concatenate((np.zeros(7), [0.0], arm))
         shots.append(Shot(number, state, replica.put(replica.place(state))))
@@ -124,14 +124,14 @@ def shots_of(gap, robot=PANDA_2F85, table=None):
 @pytest.mark.parametrize("brightness", [0.35, 1.25])
 def test_cameras_are_found_by_another_lamp(brightness):
     true = Gap(front_m=(0.01, -0.02, 0.005), front_yaw_deg=2.0, wrist_m=(0.0, 0.004, 0.0), brightness=brightness)
-    found = fit_pictures(shots_of(true), PANDA_2F85)
+    found = fit_pictures(shots_of(true, 6), PANDA_2F85)
     assert found.why_not == ""
     assert found.brightness.values == pytest.approx(brightness, rel=0.03)
     np.testing.assert_allclose(found.fit.values / STEPS, [1.0, -2.0, 0.5, 2.0, 0.0, 4.0 / 3.0, 0.0], atol=0.3)
 
 
 def test_another_table_is_no_other_lamp():
-    found = fit_pictures(shots_of(Gap(), table=(0.7, 0.68, 0.65)), PANDA_2F85)  # darker by a tenth
+    found = fit_pictures(shots_of(Gap(), 4, table=(0.7, 0.68, 0.65)), PANDA_2F85)  # darker by a tenth
     assert found.brightness.values == pytest.approx(1.0, abs=0.01)
 
 
@@ -148,7 +148,8 @@ def test_noise_is_told_from_motion_and_from_what_is_too_bright_to_show_it():
         assert noise_between(taken(scene, sd), taken(moved, sd)) == pytest.approx(sd, rel=0.1), sd
 
 
-def test_pictures_of_something_else_tell_nothing_of_the_cameras():
+def test_pictures_of_something_else_tell_nothing_of_the_cameras(monkeypatch):
+    monkeypatch.setattr(identification, "LATENCIES", (0,))
     rng = np.random.default_rng(0)
     noisy = [
         [replace(s, images={n: rng.integers(0, 256, im.shape, np.uint8) for n, im in s.images.items()}) for s in run]
@@ -203,6 +204,18 @@ def test_outliers_hardly_move_a_fit_and_its_interval_covers_the_truth():
         covered += abs(fit.values[1] + 1.0) < fit.half[1]
     assert covered >= 34  # of 40 intervals of 95 %
     assert fit.after < fit.before
+
+
+def test_nothing_is_simulated_twice_for_a_fit():
+    asked = []
+
+    def residuals(at):
+        asked.append(tuple(at))
+        return [at[0] ** 2 + at[1] - np.arange(4.0), at[0] - at[1] + np.arange(3.0)]
+
+    fit = robust_fit(residuals, (0.3, 0.2), (0.1, 0.1), 1.0)
+    assert fit.after < fit.before and len(asked) > 10
+    assert len(set(asked)) == len(asked)
 
 
 def test_too_few_groups_give_no_interval():
@@ -262,7 +275,8 @@ def stored(folder, episodes):
     return store
 
 
-def test_the_gap_is_read_beside_the_learner_that_writes(tmp_path, capsys):
+def test_the_gap_is_read_beside_the_learner_that_writes(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(identification, "LATENCIES", (0,))
     store = stored(tmp_path / "experience", record(Gap(gain=1.2), 4, steps=12, image_size=0))
     assert len(list(ExperienceReader(tmp_path / "experience").episodes())) == 4
     assert main(["identify", "--learner", str(tmp_path), "--besides", "careful"]) == 0

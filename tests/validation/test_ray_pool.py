@@ -10,15 +10,17 @@ from engram.core.errors import EngramError
 from engram.validation.ray_pool import ray_pool
 from engram.validation.trials import IDLE, Contender
 from engram.validation.validate import validate
-from tests.validation.made import BASE
+from tests.validation.made import BASE, here
 from tests.validation.ray_jobs import die_once, fail, where
 from tests.validation.test_validate import LENIENT, STILL, told
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def test_the_verdict_is_that_of_processes_of_our_own(tmp_path):
-    ours = validate(STILL, BASE, ("reach",), tmp_path / "ours", LENIENT, workers=2)
+def test_the_verdict_is_that_of_processes_of_our_own(tmp_path, monkeypatch):
+    with monkeypatch.context() as m:  # that of our processes is the same: see test_validate.py
+        m.setattr("engram.validation.validate.spawned_pool", here)
+        ours = validate(STILL, BASE, ("reach",), tmp_path / "ours", LENIENT)
     rays = validate(STILL, BASE, ("reach",), tmp_path / "rays", LENIENT, workers=2, ray="local")
     assert told(rays) == told(ours) and rays.report["episodes_run"] == ours.report["episodes_run"] > 0
     assert (rays.decision, rays.environment) == (ours.decision, ours.environment)

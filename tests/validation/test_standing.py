@@ -1,6 +1,8 @@
 """The gate beside a learner: the newest candidate next, stopped in the middle, errors told."""
 
+import multiprocessing
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -73,16 +75,29 @@ class Told:
         self.changed.clear()
 
 
-@pytest.fixture
-def folder(tmp_path):
-    library = WeightsLibrary(tmp_path / "weights")
+@pytest.fixture(autouse=True)
+def looks_soon(monkeypatch):
+    """Look every tenth of a second, not every five seconds, whether there is something to practise."""
+    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.1)
+
+
+@pytest.fixture(scope="module")
+def learner(tmp_path_factory):
+    """A learner's folder, made once."""
+    made = tmp_path_factory.mktemp("learner")
+    library = WeightsLibrary(made / "weights")
     drives = add_candidate(library, "v0")
     library.approve("v0", "test")
     equal, worse = add_candidate(library, "equal", 1.0001), add_candidate(library, "worse", 1.0003)
     add_candidate(library, "new", 1.0002)  # nothing of it was run before
     library.close()
-    run_before(tmp_path, {drives: True, equal: True, worse: False})
-    return tmp_path
+    run_before(made, {drives: True, equal: True, worse: False})
+    return made
+
+
+@pytest.fixture
+def folder(learner, tmp_path):
+    return shutil.copytree(learner, tmp_path, dirs_exist_ok=True)
 
 
 def test_what_the_learner_was_taught_since_is_judged_beside_the_card(folder, tmp_path, monkeypatch):
@@ -233,8 +248,9 @@ def test_a_stop_while_the_gap_is_looked_for_ends_that_too(folder, tmp_path):
     gate = StandingGate(folder, "base", told, tasks=("reach",), identify=True)
     gate.start()
     gate.offer("equal")
-    time.sleep(3.0)  # it takes half a minute
+    until(multiprocessing.active_children)  # what looks for it takes half a minute
     assert gate.stop(10.0)
+    assert not multiprocessing.active_children()
     store.close()
     assert not (told.verdicts or told.failures or told.robot)
 
@@ -318,7 +334,6 @@ def test_practice_that_fails_is_told_and_not_tried_again_at_once(folder, tmp_pat
         raise error
 
     monkeypatch.setattr(standing, "run_apart", fail)
-    monkeypatch.setattr(standing, "LOOKS_EVERY_S", 0.1)
     monkeypatch.setattr(standing, "AFTER_FAILURE_S", pause_s)
     store, told = asked(tmp_path, "go to the red cube"), Told()
     gate = StandingGate(folder, "base", told, tasks=("reach",), practise=True)

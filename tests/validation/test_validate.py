@@ -29,12 +29,19 @@ from engram.validation.gate import PROMOTE, REJECT, Gate, GateConfig
 from engram.validation.of_learner import contender
 from engram.validation.trials import IDLE, Contender, TrialStore, environment_digest
 from engram.validation.validate import KeptVerdicts, _names, proof_in, trained_tasks, validate
+from tests.validation.made import here
 
 LENIENT = GateConfig(margin=0.5, false_promotion=0.2, breach_margin=0.5, budget=30)
 BASE = contender(policy_folder("base"))
 STILL = Contender(IDLE, "", "still")
 """A candidate that does nothing."""
 pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Have episodes run in this process."""
+    monkeypatch.setattr("engram.validation.validate.spawned_pool", here)
 
 
 def changed(folder: Path, name: str, change) -> Contender:
@@ -63,7 +70,7 @@ def test_a_robot_that_stands_still_is_rejected_with_any_number_of_processes_and_
         proof_in(tmp_path / "one", "tests.ros.policies:OneWeight")("still", BASE.sha256)
 
 
-def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path) -> None:
+def test_nearly_the_same_weights_are_promoted_and_proven(tmp_path, in_this_process) -> None:
     candidate = changed(tmp_path, "near.safetensors", lambda value: value * np.float32(1 + 1e-6))
     verdict = validate(candidate, BASE, ("reach",), tmp_path, LENIENT)
     assert verdict.decision == PROMOTE
@@ -178,9 +185,9 @@ def test_weights_that_are_no_numbers_are_named(tmp_path) -> None:
         validate(broken, BASE, ("reach",), tmp_path, LENIENT)
 
 
-def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> None:
+def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path, in_this_process) -> None:
     words = [sys.executable, "-m", "engram.app.cli", "validate", "engram", "--against", "base", "--tasks", "reach"]
-    words += ["--budget", "4", "--work", str(tmp_path)]
+    words += ["--budget", "2", "--work", str(tmp_path)]
     killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ)
     kept = tmp_path / "trials.sqlite"
     deadline = time.monotonic() + 300
@@ -195,9 +202,7 @@ def test_a_validation_that_was_killed_goes_on_and_finds_the_same(tmp_path) -> No
     assert done.returncode in (0, 1), done.stderr
     verdict = json.loads(done.stdout.splitlines()[-1])
     assert verdict["report"]["episodes_run"] == count(kept) - before
-    whole = validate(
-        contender(policy_folder("engram")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=4), workers=2
-    )
+    whole = validate(contender(policy_folder("engram")), BASE, ("reach",), tmp_path / "whole", GateConfig(budget=2))
     assert told(whole) == {k: v for k, v in verdict["report"].items() if k in told(whole)}
 
 
@@ -220,7 +225,7 @@ def learner_from(policy: str | Path, folder: Path) -> None:
     library.close()
 
 
-def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path, capsys) -> None:
+def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path, capsys, in_this_process) -> None:
     learner_from("base", tmp_path)
     code = main(["validate", "--learner", str(tmp_path), "--tasks", "reach", "--budget", "2"])
     verdict = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -232,7 +237,9 @@ def test_a_learners_newest_candidate_is_tried_against_what_drives_there(tmp_path
     assert library.versions == ["v0", "candidate-1"]
 
 
-def test_a_learners_weights_are_tried_in_the_policy_that_it_began_with_and_in_no_other(tmp_path, capsys) -> None:
+def test_a_learners_weights_are_tried_in_the_policy_that_it_began_with_and_in_no_other(
+    tmp_path, capsys, in_this_process
+) -> None:
     mine = tmp_path / "mine"
     shutil.copytree(BASE.checkpoint, mine)  # the same network; as of a training on other data
     (scales,) = mine.glob("policy_postprocessor*.safetensors")

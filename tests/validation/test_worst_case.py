@@ -16,7 +16,7 @@ from engram.validation.report import page
 from engram.validation.trials import FIRST_SEED, IDLE, Contender, Trial, TrialStore, _ready, at_place, run_trial
 from engram.validation.validate import IDLE_SCENES, proof_in, validate
 from engram.validation.worst_case import FEWEST, WorstCase, WorstCases, find_worst
-from tests.validation.made import BASE, SCENES
+from tests.validation.made import BASE, SCENES, keep
 
 FRICTION = list(DEVIATIONS).index("friction times")
 PLACE = (0.5,) * FRICTION + (0.95,) + (0.5,) * (len(DEVIATIONS) - FRICTION - 1)
@@ -101,15 +101,14 @@ def test_damaged_cases_are_named(tmp_path, text):
 
 def run_before(folder, tasks, fails_at):
     """Keep that both policies succeed everywhere on ``tasks``, but ``NEW`` never at the place ``fails_at``."""
-    store = TrialStore(folder)
-    for task in tasks:
-        for name in (task, at_place(task, PLACE)):
-            for seed in range(FIRST_SEED, FIRST_SEED + SCENES):
-                store.put(BASE, Trial(name, seed, True, False, 10, 1.0))
-                store.put(NEW, Trial(name, seed, name != fails_at, False, 10, float(name != fails_at)))
-                if seed < FIRST_SEED + IDLE_SCENES:
-                    store.put(Contender(IDLE), Trial(name, seed, False, False, 10, 0.0))
-    store.close()
+    ran = []
+    for name in (named for task in tasks for named in (task, at_place(task, PLACE))):
+        for seed in range(FIRST_SEED, FIRST_SEED + SCENES):
+            ran.append((BASE, Trial(name, seed, True, False, 10, 1.0)))
+            ran.append((NEW, Trial(name, seed, name != fails_at, False, 10, float(name != fails_at))))
+            if seed < FIRST_SEED + IDLE_SCENES:
+                ran.append((Contender(IDLE), Trial(name, seed, False, False, 10, 0.0)))
+    keep(TrialStore(folder), ran)
 
 
 def test_who_fails_at_a_worst_case_alone_is_refused(tmp_path):
