@@ -63,8 +63,7 @@ def hear_bound(
     callback: Callable[[Any], None],
     profile: QoSProfile,
 ) -> None:
-    """Subscribe a ``node`` from outside; ``callback`` gets the messages of one of ``writers``, nodes of its namespace
-    or, with a leading /, of any.
+    """Subscribe a ``node`` from outside for one of ``writers``, nodes of its namespace or, with a leading /, of any.
 
     Without any the first that writes counts. What is refused, also by ``callback``, is a problem in ``health``.
     """
@@ -76,7 +75,8 @@ def hear_bound(
             health.problem(topic, str(error))
 
     bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=profile.durability == LATCHED)
-    node.create_subscription(msg_type, topic, Taker(bound.take), profile)
+    told = QoSProfile(depth=16, durability=profile.durability, reliability=profile.reliability)  # not the newest alone
+    node.create_subscription(msg_type, topic, Taker(bound.take), told)
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 
