@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -56,8 +57,13 @@ def texts(value: Any) -> Iterator[str]:
             yield from texts(one)
 
 
-def heard(visitor: Connection, last: str) -> list[str]:
-    """All texts that a visitor is sent, up to the one that holds ``last``."""
+def heard(visitor: Connection, page: ViewerPage) -> list[str]:
+    """All texts that a visitor is sent up to now.
+
+    The sign that this is all is a new element: of an old one a newcomer is sent the newest content, before others.
+    """
+    last = f"/{uuid.uuid4()}"
+    page.server.scene.add_label(last, "the page lives")
     found: list[str] = []
     while not any(last in text for text in found):
         block = visitor.recv(timeout=30)
@@ -94,10 +100,9 @@ def say_everything(page: ViewerPage, bad: str) -> None:
 def test_no_text_of_the_network_ends_the_page_for_who_is_there_or_comes_later(page: ViewerPage) -> None:
     with visit(page) as before:
         say_everything(page, BAD)
-        page.reply("the page lives")
-        first = heard(before, "the page lives")
+        first = heard(before, page)
     with visit(page) as after:
-        second = heard(after, "the page lives")
+        second = heard(after, page)
     for sent in (first, second):
         assert not any(map(FORBIDDEN.search, sent))
         assert sum(r"\ud800 \x00 \udfff" in text for text in sent) > 10
@@ -107,8 +112,7 @@ def test_harmless_texts_are_shown_as_they_are(page: ViewerPage) -> None:
     words = "Küche: 机器人 \U0001f916\n\tend"
     with visit(page) as visitor:
         page.show_graph(Graph({"object/1": scene_node("object/1", words, 0.4)}))
-        page.reply("the page lives")
-        assert words in heard(visitor, "the page lives")
+        assert words in heard(visitor, page)
 
 
 def test_a_choice_that_comes_twice_is_offered_once(page: ViewerPage) -> None:
