@@ -8,17 +8,17 @@ from typing import Any
 
 from rclpy.clock import Clock, ClockType
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.qos import QoSProfile
 
 from engram.core.claims import Writer, WriterClaim
 from engram.core.errors import EngramError
+from engram.nodes import qos
 from engram.nodes.base import EngramNode
 from engram.runtime.bound_topic import BoundTopic, Taker
 from engram.runtime.bounds import check_sizes, size_of
 from engram.runtime.health import Health
 from engram.runtime.robot_topic import RobotTopic
 
-LATCHED = DurabilityPolicy.TRANSIENT_LOCAL
 RETRY_S = 0.1
 """Time between two looks whether a message that waits may be taken by now [s]."""
 
@@ -41,9 +41,9 @@ def subscribe_bound(
     claim = _claim(node, topic, node.config.writers_of(topic))
     kept = profile.depth if every else 1
     robot_id, checks = "" if shared else node.config.robot_id, (check_sizes, node.check_stamp)
-    waits: Any = {"kept": kept, "latched": profile.durability == LATCHED, "size_of": size_of}
+    waits: Any = {"kept": kept, "latched": qos.is_latched(profile), "size_of": size_of}
     bound = BoundTopic(topic, claim, robot_id, callback, node.health, checks=checks, **waits)
-    node.subscribe(msg_type, topic, Taker(bound.take), profile)
+    node.subscribe(msg_type, topic, Taker(bound.take), qos.beside_strangers(profile))
     node.every(RETRY_S, bound.retry, topic)
 
 
@@ -74,9 +74,8 @@ def hear_bound(
         except EngramError as error:
             health.problem(topic, str(error))
 
-    bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=profile.durability == LATCHED)
-    told = QoSProfile(depth=16, durability=profile.durability, reliability=profile.reliability)  # not the newest alone
-    node.create_subscription(msg_type, topic, Taker(bound.take), told)
+    bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=qos.is_latched(profile))
+    node.create_subscription(msg_type, topic, Taker(bound.take), qos.beside_strangers(profile))
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 

@@ -52,11 +52,24 @@ DIAGNOSTICS = _profile(10)
 """diagnostics, as ROS's own tools expect it."""
 
 
+def is_latched(profile: QoSProfile) -> bool:
+    """Tell whether who comes late gets what was said before."""
+    return profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+
+
+def beside_strangers(profile: QoSProfile) -> QoSProfile:
+    """Return ``profile`` for reading what counts from one writer: room is for all writers of a topic together.
+
+    What is latched comes once: with room for one, a stranger's message would take the place of the writer's for good.
+    """
+    reliable = profile.reliability == ReliabilityPolicy.RELIABLE
+    return _profile(max(16, profile.depth), reliable=reliable, latched=True) if is_latched(profile) else profile
+
+
 def describe(profile: QoSProfile) -> str:
     """Return ``profile`` in words."""
     reliable = "reliable" if profile.reliability == ReliabilityPolicy.RELIABLE else "best effort"
-    kept = ", transient local" if profile.durability == DurabilityPolicy.TRANSIENT_LOCAL else ""
-    return f"{reliable}{kept}, depth {profile.depth}"
+    return f"{reliable}{', transient local' if is_latched(profile) else ''}, depth {profile.depth}"
 
 
 CHUNK_STEPS = 64
@@ -70,8 +83,7 @@ def every_step(profile: QoSProfile, *, lockstep: bool) -> QoSProfile:
     policy that is slow to listen by as many steps, and the newest two or one would be all that is left of them. What
     is not latched a writer forgets when all have taken it.
     """
-    latched = profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
-    return _profile(CHUNK_STEPS, latched=latched) if lockstep else profile
+    return _profile(CHUNK_STEPS, latched=is_latched(profile)) if lockstep else profile
 
 
 def every_status(*, lockstep: bool) -> tuple[str, QoSProfile]:

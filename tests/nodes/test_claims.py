@@ -129,6 +129,15 @@ def test_a_restarted_node_s_latched_word_counts_once_its_predecessor_is_gone(wor
     world.until(lambda: world.node.heard == [False, True])
 
 
+@pytest.mark.parametrize("world", [["safety/stopped=safety_node"]], indirect=True)
+def test_a_latched_word_counts_though_a_stranger_s_comes_on_its_heels(world: World) -> None:
+    first, intruder = world.writer("safety_node"), world.writer("intruder")
+    first.stopped.publish(Bool(data=True))  # once
+    intruder.stopped.publish(Bool(data=False))
+    time.sleep(1.0)  # both have come when the node looks
+    world.until(lambda: world.node.heard == [True])
+
+
 def test_of_a_restarted_node_every_message_of_a_topic_that_is_kept_counts(world: World) -> None:
     first = world.writer("sim_node")
     first.step.publish(TaskStatus(step=7))
