@@ -50,7 +50,11 @@ COMMANDS: dict[str, Command] = {
     ),
     "merge": Command(
         *("engram.app.commands", "merge", "make one dataset of several recordings"),
-        config="engram.runtime.record:MergeConfig",
+        config="engram.runtime.datasets:MergeConfig",
+    ),
+    "dataset": Command(
+        *("engram.app.commands", "dataset", "make a LeRobotDataset of what a robot or a practice did"),
+        config="engram.runtime.experience_dataset:DatasetConfig",
     ),
     "train": Command(
         *("engram.app.commands", "train", "train the policy on a LeRobotDataset by behaviour cloning"),

@@ -22,7 +22,9 @@ from engram.core.registry import is_spec, make_robot
 if TYPE_CHECKING:  # torch and LeRobot: only for those who ask for them
     from engram.policies.training.relight_config import RelightConfig
     from engram.policies.training.train_config import TrainConfig
-    from engram.runtime.record import MergeConfig, RecordConfig
+    from engram.runtime.datasets import MergeConfig
+    from engram.runtime.experience_dataset import DatasetConfig
+    from engram.runtime.record import RecordConfig
 
 BENCHMARKS = (
     *("sim", "loop", "perception", "memory", "memory_ram", "memory_weeks", "stores", "eviction", "policy", "chunking"),
@@ -173,9 +175,17 @@ def record(config: RecordConfig) -> int:
 
 def merge(config: MergeConfig) -> int:
     """Make one dataset of several recordings; the last line is the report as JSON."""
-    from engram.runtime.record import merge
+    from engram.runtime.datasets import merge
 
     print(json.dumps(asdict(merge(config))))
+    return 0
+
+
+def dataset(config: DatasetConfig) -> int:
+    """Make a dataset of experience; the last line is the report as JSON."""
+    from engram.runtime.experience_dataset import make_dataset
+
+    print(json.dumps(asdict(make_dataset(config))))
     return 0
 
 

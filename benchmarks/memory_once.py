@@ -20,7 +20,8 @@ from engram.benchmarks.memory_arms import FIRST_SEED, NAMES, RECIPE, demonstrate
 from engram.core.arrays import positive_int
 from engram.policies.training.train import main as train
 from engram.policies.training.train_config import TrainConfig
-from engram.runtime.record import MergeConfig, merge, recorder
+from engram.runtime.datasets import MergeConfig, merge
+from engram.runtime.record import recorder
 from engram.sim.tasks import TASKS
 
 RECORDINGS = {

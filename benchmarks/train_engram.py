@@ -26,7 +26,8 @@ from engram.core.arrays import positive_int
 from engram.core.errors import InvalidInputError
 from engram.policies.training.train import main as train
 from engram.policies.training.train_config import TrainConfig
-from engram.runtime.record import MergeConfig, RecordConfig, merge, record, recorder
+from engram.runtime.datasets import MergeConfig, merge
+from engram.runtime.record import RecordConfig, record, recorder
 from engram.sim.tasks import TASKS, UNSEEN_TASKS
 
 VARIATIONS: dict[tuple[str, ...], tuple[str, ...]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ def run(node_class: Callable[[], EngramNode], args: list[str] | None = None, *, 
 
     Modules ``ahead``, which take seconds, are imported while DDS discovers the other processes in threads of its own.
     """
+    faulthandler.enable()  # a crash in C++ code says where Python was
     status = 0
     with suppress(KeyboardInterrupt):  # it may reach Python after the node was left in order
         status = _run(node_class, args, ahead)

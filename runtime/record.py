@@ -22,17 +22,26 @@ from rich.progress import track
 from engram.core.arrays import positive_int
 from engram.core.child import run_spawned
 from engram.core.control import proprioception
-from engram.core.dataset_check import EPISODE_LOG, check_dataset
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, unknown_name
 from engram.core.lock import WriterLock
 from engram.core.notices import hush_datasets
 from engram.core.paths import at_home
 from engram.core.pipeline import CommandPipeline
-from engram.core.provenance import dataset_hash, digest, source_digest, source_files
+from engram.core.provenance import digest, source_digest, source_files
 from engram.core.registry import is_spec, load_object, make_robot, split_options
 from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM
+from engram.runtime.datasets import (
+    MergeReport,
+    check_absent,
+    check_ours,
+    episode_log,
+    joined,
+    merging_folder,
+    remove,
+    write_log,
+)
 from engram.runtime.factories import DETECTORS, make_detector
 from engram.runtime.reconstruction import SceneRecorder
 from engram.runtime.reconstruction import features as reconstruction_features
@@ -51,7 +60,7 @@ RECORDED: tuple[Profile, ...] = ("fast", "photo")
 FPS = 10
 RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
 """Pushes begin before most objects are grasped; they displace the object by up to 9 cm."""
-CLAIM, LOCK = "config.json", "writer.lock"
+CLAIM = "config.json"
 """What lies beside the parts: what they are recordings of, and who writes there."""
 UNFINISHED = ".unfinished"
 """Ends the name of a part while it is recorded."""
@@ -137,28 +146,6 @@ class RecordConfig:
 
 
 @dataclass(frozen=True)
-class MergeConfig:
-    """Merge several recordings into one dataset."""
-
-    parts: tyro.conf.Positional[tuple[str, ...]]
-    """Folders of the recordings, in the order of their episodes in the result."""
-    root: str
-    """Folder of the new dataset; the recordings stay as they are."""
-    repo_id: str = "engram/merged"
-    """LeRobot's name of the dataset; nothing is uploaded."""
-
-
-@dataclass(frozen=True)
-class MergeReport:
-    """What there is in ``root``."""
-
-    root: str
-    episodes: int
-    frames: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class RecordReport(MergeReport):
     """What was recorded; ``dropped`` counts the expert's failures per task."""
 
@@ -202,14 +189,14 @@ def record(config: RecordConfig) -> RecordReport:
             beside it that would be written is somebody else's.
         StoreLockedError: another process records into ``config.root``.
     """
-    _check_absent("RecordConfig.root", config.folder)
+    check_absent("RecordConfig.root", config.folder)
     claim = _claim(config)  # first: what is misspelt leaves nothing behind
     if not _is_claim(config.parts / CLAIM):
-        _check_ours(config.parts)
-    _check_ours(_merging(config.folder))
+        check_ours(config.parts)
+    check_ours(merging_folder(config.folder))
     lock = WriterLock(config.parts)
     try:
-        _check_absent("RecordConfig.root", config.folder)  # another process may have ended just now
+        check_absent("RecordConfig.root", config.folder)  # another process may have ended just now
         return _recorded(config, claim)
     finally:
         lock.release()
@@ -228,151 +215,10 @@ def _recorded(config: RecordConfig, claim: str) -> RecordReport:
             _record_part(part)
     dropped = dict.fromkeys(expand(config.tasks), 0)
     for part in parts:
-        dropped[part.task] += _log(part.root)[-1].get("dropped", 0)
-    merged = _joined([part.root for part in parts], config.folder, config.repo_id)
-    _remove(config.parts, CLAIM, *(part.root.name for part in parts))
+        dropped[part.task] += episode_log(part.root)[-1].get("dropped", 0)
+    merged = joined([part.root for part in parts], config.folder, config.repo_id)
+    remove(config.parts, CLAIM, *(part.root.name for part in parts))
     return RecordReport(**asdict(merged), dropped=dropped)
-
-
-def _check_absent(option: str, root: Path) -> None:
-    if not root.name:  # / and . cannot be made anew, and nothing lies beside them
-        raise InvalidInputError(f"{option}: {root}, expected a folder with a name of its own")
-    if root.exists():
-        raise InvalidInputError(f"{option}: {root} exists; choose another folder or remove it")
-
-
-def _merging(root: Path) -> Path:
-    """Return the folder in which the dataset ``root`` is put together."""
-    return root.with_name(f"{root.name}.merging")
-
-
-def _check_ours(folder: Path) -> None:
-    """Raise InvalidInputError where ``folder`` holds something that no recording or merge left there."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / LOCK).is_file():
-        raise InvalidInputError(
-            f"{folder}: lies where parts would be written, and holds something else; choose another root or move it"
-        )
-
-
-def _remove(folder: Path, *names: str) -> None:
-    """Delete ``names`` from ``folder``; the folder too, unless somebody has put something else there."""
-    for name in names:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
-    if [path.name for path in folder.iterdir()] == [LOCK]:
-        shutil.rmtree(folder)
-
-
-def merge(config: MergeConfig) -> MergeReport:
-    """Make one dataset of several recordings, whose tasks and options stay told apart.
-
-    LeRobot's ``aggregate_datasets`` alone would lose the recorder's metadata of each episode.
-
-    Raises:
-        InvalidInputError: ``config.root`` exists already, a part is no recording of ours, is damaged, was recorded
-            otherwise, or holds an episode of another part; or the folder beside ``config.root`` in which the result
-            is put together is somebody else's.
-        StoreLockedError: another process merges into ``config.root``.
-    """
-    root, parts = at_home(config.root), [at_home(part) for part in config.parts]
-    _check_absent("MergeConfig.root", root)
-    if not parts:
-        raise InvalidInputError("MergeConfig.parts: none, expected folders of recordings")
-    for part in parts:
-        if not (part / EPISODE_LOG).is_file():
-            raise InvalidInputError(f"MergeConfig.parts: {part} is no recording (it has no {EPISODE_LOG})")
-    first, *others = map(_info, parts)
-    for part, other in zip(parts[1:], others, strict=True):
-        for name in ("fps", "features"):
-            if other[name] != first[name]:
-                raise InvalidInputError(f"MergeConfig.parts: {part} has other {name} than {parts[0]}; record alike")
-    _check_distinct(parts)
-    return _joined(parts, root, config.repo_id)
-
-
-def _check_distinct(parts: list[Path]) -> None:
-    """Raise InvalidInputError where an episode would count twice."""
-    for i, part in enumerate(parts):
-        if part.resolve() in [before.resolve() for before in parts[:i]]:
-            raise InvalidInputError(f"MergeConfig.parts: {part} named twice, expected each recording once")
-    of: dict[tuple[Any, ...], Path] = {}
-    for part in parts:
-        for entry in _log(part):
-            if (first := of.setdefault(_episode(entry), part)) is not part:
-                raise InvalidInputError(
-                    f"MergeConfig.parts: {first} and {part} both hold {entry['task']} of seed {entry['seed']}, which "
-                    "would count twice; record one of them anew with another --first-seed"
-                )
-
-
-def _joined(parts: list[Path], root: Path, repo_id: str) -> MergeReport:
-    """Merge ``parts`` into one dataset. It appears in ``root`` only when it is complete."""
-    from lerobot.datasets.aggregate import aggregate_datasets
-    from lerobot.datasets.lerobot_dataset import LeRobotDatasetMetadata
-
-    beside = _merging(root)
-    _check_ours(beside)
-    for part in parts:
-        check_dataset(part)
-    lock, merging = WriterLock(beside), beside / root.name
-    try:
-        shutil.rmtree(merging, ignore_errors=True)
-        try:
-            aggregate_datasets(
-                [repo_id] * len(parts),
-                repo_id,
-                roots=parts,
-                aggr_root=merging,
-                concatenate_data=False,  # one file per part: appending encodes all images again for every part
-            )
-        except DAMAGED as error:
-            told = ", ".join(map(str, parts))
-            raise InvalidInputError(f"{told}: cannot be merged into {root}: {error!r}") from error
-        stats = merging / "meta" / "stats.json"  # LeRobot writes it in the order of a set: differs between processes
-        stats.write_text(json.dumps(json.loads(stats.read_text()), indent=4, sort_keys=True))
-        log = [entry for part in parts for entry in _log(part)]
-        for i, entry in enumerate(log):
-            entry.pop("episode_index", None)  # that of the recording it comes from
-            log[i] = {"episode_index": i, **entry}
-        (merging / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
-        merging.rename(root)
-        _remove(beside)
-    finally:
-        lock.release()
-    meta = LeRobotDatasetMetadata(repo_id, root=root)
-    return MergeReport(str(root), meta.total_episodes, meta.total_frames, dataset_hash(root))
-
-
-def _log(root: Path) -> list[dict[str, Any]]:
-    """Return what the recorder knows of each episode; raises InvalidInputError where that cannot be read."""
-    file = root / EPISODE_LOG
-    try:
-        log = [dict(json.loads(line)) for line in file.read_text().splitlines()]
-        if not {_episode(entry) for entry in log}:
-            raise ValueError("no episode in it")
-    except DAMAGED as error:
-        raise InvalidInputError(f"{file}: cannot be read: {error!r}") from error
-    return log
-
-
-def _episode(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what tells an episode of the log from every other."""
-    return entry["task"], entry["seed"], entry.get("noise"), entry.get("pushed")
-
-
-def _info(part: Path) -> dict[str, Any]:
-    """Return what LeRobot says of a recording; raises InvalidInputError where that, or the recording, is damaged."""
-    file = part / "meta" / "info.json"
-    try:
-        info = dict(json.loads(file.read_text()))
-        fps, features, episodes = info["fps"], info["features"], info["total_episodes"]
-    except DAMAGED as error:
-        raise InvalidInputError(f"{file}: cannot be read: {error!r}") from error
-    if episodes != (logged := len(_log(part))):
-        raise InvalidInputError(f"{part}: damaged: {logged} episodes in {EPISODE_LOG}, {episodes} in {file.name}")
-    return {"fps": fps, "features": features}
 
 
 def features(robot: RobotConfig, image_size: int, reconstruction: bool = False) -> dict[str, dict[str, Any]]:
@@ -556,7 +402,7 @@ def _record_part(part: Part) -> None:
     dataset.finalize()
     if len(log) < part.count:
         raise InvalidInputError(f"{part.task}: {len(log)} successes in {SEEDS_PER_PART} seeds, wanted {part.count}")
-    (unfinished / EPISODE_LOG).write_text("".join(json.dumps(entry) + "\n" for entry in log))
+    write_log(unfinished, log)
     unfinished.rename(part.root)  # whole or not there
 
 

@@ -9,10 +9,11 @@ from engram.benchmarks import memory_once
 from engram.benchmarks.memory_arms import NAMES, PART
 from engram.benchmarks.memory_once import RECORDINGS, RUN, OnceConfig, trained
 from engram.benchmarks.report import RESULTS
+from engram.core.dataset_check import EPISODE_LOG
 from engram.core.errors import InvalidInputError
 from engram.policies.checkpoint import CARD, WEIGHTS
 from engram.policies.training.train_config import TrainConfig
-from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
+from engram.runtime.record import FIRST_TRAINING_SEED, SEEDS_PER_PART, RecordConfig, _parts
 from engram.sim.tasks import TASKS
 
 

@@ -19,10 +19,11 @@ from engram.benchmarks.train_engram import (
     recording_config,
     trained,
 )
+from engram.core.dataset_check import EPISODE_LOG
 from engram.core.errors import InvalidInputError
 from engram.policies import load_policy
 from engram.policies.checkpoint import CARD, WEIGHTS, sha256
-from engram.runtime.record import EPISODE_LOG, FIRST_TRAINING_SEED, SEEDS_PER_PART, _parts
+from engram.runtime.record import FIRST_TRAINING_SEED, SEEDS_PER_PART, _parts
 from engram.sim.tasks import SUITES
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import engram.sim  # noqa: F401  # registers the environments
+from engram.core.dataset_check import EPISODE_LOG
 from engram.core.errors import InvalidInputError, UnknownNameError
-from engram.runtime.record import EPISODE_LOG, RecordConfig, record
+from engram.runtime.record import RecordConfig, record
 from engram.sim.experts import make_expert
 from engram.sim.tasks import get_task, is_task, task_for
 from engram.validation.evaluation import evaluate_experts, swappable

@@ -100,11 +100,12 @@ def serve() -> None:
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a fork has one thread of these"
     children: set[int] = set()
+    server = os.getpid()
     for line in sys.stdin:
         request = json.loads(line)
         if "start" in request:
             if not (pid := os.fork()):
-                become(**request["start"], log=request["log"])
+                become(**request["start"], log=request["log"], server=server)
             children.add(pid)
             answer = pid
         else:
@@ -117,7 +118,7 @@ def serve() -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def become(executable: str, words: list[str], environment: dict[str, str], folder: str, log: str) -> None:
+def become(executable: str, words: list[str], environment: dict[str, str], folder: str, log: str, server: int) -> None:
     """Be the node, in a process that was just forked; does not return."""
     try:
         out = os.open(log, os.O_WRONLY | os.O_APPEND)
@@ -127,6 +128,7 @@ def become(executable: str, words: list[str], environment: dict[str, str], folde
         sys.stdin = open(0)  # noqa: SIM115
         os.environ.clear()
         os.environ.update(environment)
+        end_with_parent(server)
         os.chdir(folder)
         module = importlib.import_module(f"engram.nodes.{executable}")
         sys.argv = [str(module.__file__), *words]

@@ -11,18 +11,11 @@ import numpy as np
 import pytest
 
 from engram.core.control import proprioception
+from engram.core.dataset_check import EPISODE_LOG
 from engram.core.errors import InvalidInputError, StoreLockedError, UnknownNameError
 from engram.core.provenance import dataset_hash
-from engram.runtime.record import (
-    EPISODE_LOG,
-    RECORDED_PUSHES,
-    MergeConfig,
-    RecordConfig,
-    RecordReport,
-    merge,
-    record,
-    record_episode,
-)
+from engram.runtime.datasets import MergeConfig, joined, merge
+from engram.runtime.record import RECORDED_PUSHES, RecordConfig, RecordReport, record, record_episode
 from engram.sim.experts import make_expert
 from engram.sim.experts.noise import NoiseConfig
 from engram.sim.world import MujocoWorld, WorldConfig
@@ -305,7 +298,7 @@ def test_a_folder_beside_the_root_that_is_somebody_elses_is_named_and_left_alone
         record(replace(config, root=str(tmp_path / "own")))
     if beside == "own.merging":
         with pytest.raises(InvalidInputError, match=rf"{beside}: lies where parts would be written"):
-            module._joined([tmp_path / "a"], tmp_path / "own", "any")
+            joined([tmp_path / "a"], tmp_path / "own", "any")
     assert sorted(path.name for path in kept.parent.iterdir()) == ["config.json", "invoice.txt"]
     assert [path.name for path in tmp_path.iterdir()] == [beside]
 
