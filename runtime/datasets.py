@@ -120,7 +120,7 @@ def merge(config: MergeConfig) -> MergeReport:
             raise InvalidInputError(f"MergeConfig.parts: {part} is no recording (it has no {EPISODE_LOG})")
     first, *others = map(_info, parts)
     for part, other in zip(parts[1:], others, strict=True):
-        for name in ("fps", "features"):
+        for name in ("fps", "features", "robot_type"):
             if other[name] != first[name]:
                 raise InvalidInputError(f"MergeConfig.parts: {part} has other {name} than {parts[0]}; record alike")
     _check_distinct(parts)
@@ -202,9 +202,10 @@ def _info(part: Path) -> dict[str, Any]:
     file = part / "meta" / "info.json"
     try:
         info = dict(json.loads(file.read_text()))
-        fps, features, episodes = info["fps"], info["features"], info["total_episodes"]
+        alike = {"fps": info["fps"], "features": info["features"], "robot_type": info.get("robot_type")}
+        episodes = info["total_episodes"]
     except DAMAGED as error:
         raise InvalidInputError(f"{file}: cannot be read: {error!r}") from error
     if episodes != (logged := len(episode_log(part))):
         raise InvalidInputError(f"{part}: damaged: {logged} episodes in {EPISODE_LOG}, {episodes} in {file.name}")
-    return {"fps": fps, "features": features}
+    return alike

@@ -116,6 +116,10 @@ def test_it_merges_with_what_was_made_of_other_experience_and_counts_no_episode_
     assert report.episodes == 3
     with pytest.raises(InvalidInputError, match=r"both hold reach of the same experience \(episode 1\)"):
         merge(MergeConfig((str(tmp_path / "a"), str(tmp_path / "again")), str(tmp_path / "twice")))
+    told = tmp_path / "b" / "meta" / "info.json"
+    told.write_text(told.read_text().replace("panda_2f85", "so101"))
+    with pytest.raises(InvalidInputError, match=r"b has other robot_type than .*a; record alike"):
+        merge(MergeConfig((str(tmp_path / "a"), str(tmp_path / "b")), str(tmp_path / "mixed")))
 
 
 def test_a_damaged_episode_is_left_out_and_told(
