@@ -24,7 +24,7 @@ from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
 from engram.core.errors import DAMAGED, InvalidInputError, StoreError
 from engram.core.paths import at_home
-from engram.core.provenance import commit, machine
+from engram.core.provenance import commit, dataset_hash, machine
 from engram.core.registry import split_options
 from engram.core.robot import PANDA_2F85
 from engram.core.statistics import Rate
@@ -36,6 +36,7 @@ from engram.sim.world import WorldConfig
 if TYPE_CHECKING:
     from engram.core.contracts import Policy
     from engram.learning.rewards.contract import RewardSource
+    from engram.runtime.demonstration_replay import Demonstration
     from engram.runtime.loop import Runtime
     from engram.runtime.practice import Practice
     from engram.sim.tasks import Task
@@ -79,7 +80,8 @@ class ImproveConfig:
     """Control steps for which a draw of the noise is kept. A longer one tells critics more, and disturbs more. 0: the
     whole episode; a draw then turns, stretches and shifts every translation of the tool alike."""
     updates: int = 40
-    """Updates that each success pays for, and with critics each failure."""
+    """Updates that each success pays for, and with critics each failure. 0: nothing is learnt. What was done is
+    experience, of which engram dataset makes demonstrations; any policy can do that, one of LeRobot's, too."""
     search: int = 50
     """Episodes of a search for a correction of all motions: how far they lead, and in which direction. If its best one
     is surely better than none, it becomes part of the weights and the next search begins; else the search goes on.
@@ -91,6 +93,10 @@ class ImproveConfig:
     """What it does. finish: after 0.4 of the time limit it drives to the end. guide: where the policy is stuck, it
     drives for 12 control steps and hands back. return: a scene that failed is practised again, and it leads the arm to
     where that began. demonstrate: a scene that failed is practised again, and it drives all of it."""
+    demonstrations: str = ""
+    """Folder of a LeRobotDataset with demonstrations of the task, as engram record writes them. In each scene that is
+    practised the nearest one is replayed, moved to where the memory sees the things that the words name; what went well
+    is learnt. The policy drives where nothing can be replayed. Empty: it practises by itself."""
     rehearsed: int | None = None
     """Episodes of each other task of the policy that it carries out, without a gap, before practice begins: it
     rehearses what it sees there, not to unlearn them. 0: it rehearses their words in the scenes of the practised task,
@@ -185,14 +191,22 @@ def _check(config: ImproveConfig) -> None:
         raise InvalidInputError(f"ImproveConfig.verdict: {config.verdict!r}, expected {expected}")
     positive_int("ImproveConfig.episodes", config.episodes)
     positive_int("ImproveConfig.measured", config.measured)
-    positive_int("ImproveConfig.updates", config.updates)
-    for name in ("search", "rehearsed", "others", "hold"):
+    for name in ("updates", "search", "rehearsed", "others", "hold"):
         if (getattr(config, name) or 0) < 0:
             raise InvalidInputError(f"ImproveConfig.{name}: {getattr(config, name)}, expected 0 or more")
+    if not config.search and not config.updates:
+        idle = ("algorithm", "earlier", "others", "rehearsed")
+        refuse(config, idle, ": nothing is learnt while search and updates are 0")
     if config.search and config.oracle_help:
         raise InvalidInputError(
             f"ImproveConfig.search: {config.search}, ImproveConfig.oracle_help: {config.oracle_help}: an expert's "
             "success says nothing of a correction; expected 0 for one of them"
+        )
+    if config.demonstrations and (config.search or config.oracle_help):
+        raise InvalidInputError(
+            f"ImproveConfig.demonstrations: {config.demonstrations}, ImproveConfig.search: {config.search}, "
+            f"ImproveConfig.oracle_help: {config.oracle_help}: a replay says nothing of a correction, and needs no "
+            "help; expected 0 for both"
         )
     if not config.oracle_help:
         refuse(config, ("oracle_help_by",), ": nobody helps while oracle_help is 0")
@@ -254,8 +268,9 @@ def _check_frozen(config: ImproveConfig, why: str) -> None:
     """Raise InvalidInputError where corrections alone teach the policy, as ``why`` says, and more is asked for."""
     if not why:
         return
-    if not config.search:
-        raise InvalidInputError(f"ImproveConfig.search: 0: {why}; expected above 0")
+    if not config.search and config.updates:
+        told = "expected above 0, or updates 0"
+        raise InvalidInputError(f"ImproveConfig.search: 0: {why}; {told}")
     if config.rehearsed:
         told = f"{why}, which hold for all of its goals, so that nothing is rehearsed"
         raise InvalidInputError(f"ImproveConfig.rehearsed: {config.rehearsed}: {told}; expected 0")
@@ -279,7 +294,9 @@ def folder_of(config: ImproveConfig) -> Path:
     on = Path(config.on).stem if config.on.endswith(".json") else config.on
     by = "" if config.oracle_help_by == ImproveConfig.oracle_help_by else f"_{config.oracle_help_by}"
     helped = f"_help{config.oracle_help:g}{by}".replace(".", "") if config.oracle_help else ""
-    how = f"search{config.search}" if config.search else noise + ("_earlier" if config.earlier else "")
+    learns = ("_earlier" if config.earlier else "") if config.updates else "_nothing_learnt"
+    shown = "_replay" if config.demonstrations else ""
+    how = f"search{config.search}" if config.search else noise + shown + learns
     whose = "" if config.policy == ImproveConfig.policy else f"_{Path(config.policy).name}"
     name = f"{config.task}_{on}_{Path(config.verdict).name}_{config.algorithm}_{how}{helped}{whose}_seed{config.seed}"
     return at_home(config.work) / "".join(c if c.isalnum() or c == "_" else "-" for c in name)
@@ -346,7 +363,9 @@ def _practice(
     from engram.runtime.practice import Practice, PracticeConfig
     from engram.runtime.reconstruction import make_perception
 
-    gap, looks = get_gap(config.on), judge is not None or policy.reads_context
+    gap = get_gap(config.on)
+    looks = judge is not None or policy.reads_context or bool(config.demonstrations)
+    shown = _demonstrations(config)
     world = GapWorld(gap, WorldConfig(depth=looks))
     detector, fresh_memory = make_perception() if looks else (None, None)
     settings = PracticeConfig(
@@ -373,11 +392,30 @@ def _practice(
         judge=judge,
         detector=detector,
         fresh_memory=fresh_memory,
+        demonstrations=shown,
         others=others,
         elsewhere=lambda: _nominal(policy),
-        about={"gap": asdict(gap), **files, **_told_by(config, judge)},
-        before={"gap": asdict(Gap()), **files},
+        about={"gap": asdict(gap), **files, **_told_by(config, judge), "demonstrations": _digest(config)},
+        before={"gap": asdict(Gap()), **files, "demonstrations": ""},
     )
+
+
+def _demonstrations(config: ImproveConfig) -> tuple[Demonstration, ...]:
+    """Return what is replayed; raises InvalidInputError for no dataset, or where no relation says the task."""
+    from engram.learning.rewards.memory_verdict import MemoryVerdict
+    from engram.runtime.demonstration_replay import read_demonstrations
+    from engram.sim.tasks import get_task
+
+    if not config.demonstrations:
+        return ()
+    found = read_demonstrations("ImproveConfig.demonstrations", at_home(config.demonstrations))
+    _check_words(get_task(config.task), MemoryVerdict())
+    return found
+
+
+def _digest(config: ImproveConfig) -> str:
+    """Return what tells the demonstrations from others; empty: there are none."""
+    return dataset_hash(at_home(config.demonstrations)) if config.demonstrations else ""
 
 
 def _told_by(config: ImproveConfig, judge: RewardSource | None) -> dict[str, str]:
@@ -407,13 +445,16 @@ def _measured(config: ImproveConfig, practice: Practice, policy: Policy, kept: P
     except DAMAGED as error:
         raise StoreError(f"{kept}: cannot be read: {error}") from error
     console, now = Console(stderr=True), commit()
-    for at in sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes}):
+    moments = sorted({at for at in config.measure_at if at <= config.episodes} | {config.episodes})
+    for at in moments:
         while len(practice.episodes) < at:
             done = practice.episode()
             if done.number % 10 == 0:
                 last = practice.episodes[-10:]
                 told, true = sum(e.success for e in last), sum(e.oracle_success for e in last)
                 console.print(f"episode {done.number}: of the last 10 {told} went well, {true} by the simulator")
+        if at > moments[0] and not (config.search or config.updates):
+            continue  # it is as it was
         row = known.get(at)
         if len(practice.episodes) > at and (row is None or row["success"]["n"] != config.measured):
             n = "never" if row is None else f"on {row['success']['n']} scenes"

@@ -5,7 +5,10 @@
 ``base`` is trained on demonstrations of one task alone (``engram record``, ``engram train --start-from base``), and
 then practises it (``engram improve``): corrected, where it searches for a correction of its motions, imitated, where it
 imitates its own noisy successes, and helped, where beside that a scripted expert finishes what it does not get done,
-as a person would with ``engram teleop``. The memory judges the practice.
+as a person would with ``engram teleop``. Or the demonstrations are replayed in other scenes, moved to where the memory
+sees the things of the words: replayed, where the policy learns from that as it goes, and retrained, where after each
+round ``base`` is trained anew, on the demonstrations and what the replays brought to an end (``engram dataset``,
+``engram merge``). The memory judges the practice.
 The simulator scores, on scenes that nothing was learnt on; what was trained also in dim light, which no demonstration
 has. Parts that are finished are kept in ``work``. Prints a table; the last line is JSON, which also goes to
 benchmarks/results/new_task.json.
@@ -14,8 +17,8 @@ benchmarks/results/new_task.json.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from engram.app.improve import FIRST_TEST_SEED, ImproveConfig, practise
+from engram.app.improve import FIRST_TEST_SEED, ImproveConfig, folder_of, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.arrays import positive_int
 from engram.core.durable import write_atomic
@@ -33,6 +36,8 @@ from engram.core.statistics import Rate
 from engram.policies.loading import load_policy
 from engram.policies.training.train import main as train
 from engram.policies.training.train_config import TrainConfig
+from engram.runtime.datasets import MergeConfig, merge
+from engram.runtime.experience_dataset import DatasetConfig, make_dataset
 from engram.runtime.record import RecordConfig, record
 from engram.sim.worlds import make_mujoco_world
 from engram.validation.evaluation import evaluate
@@ -43,8 +48,11 @@ ARMS: dict[str, dict[str, Any]] = {
     "corrected": {},
     "imitated": {"search": 0},
     "helped": {"search": 0, "oracle_help": 0.1},
+    "replayed": {"search": 0},
 }
-"""Arm -> settings of ``engram improve``."""
+"""Arm -> settings of ``engram improve``; the one that is replayed has the demonstrations beside."""
+RETRAINED, ROUND = "retrained", 50
+"""The arm that is trained anew, and its episodes of practice from one training to the next."""
 WORLDS = {"": "tabletop", "_dim": "tabletop:gap=dim"}
 """End of a figure's name -> where what was trained is measured."""
 TARGET = 0.9
@@ -59,8 +67,8 @@ class NewTaskBenchmark:
     """Twenty updates of training, ten episodes of each practice and measurement."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Which ones: lift, fetch."""
-    arms: tuple[str, ...] = ("corrected", "imitated")
-    """How it practises: corrected, imitated, helped."""
+    arms: tuple[str, ...] = ("corrected", "imitated", "replayed", RETRAINED)
+    """How it practises: corrected, imitated, helped, replayed, retrained."""
     policy: str = "base"
     """Where training begins."""
     demonstrations: tuple[int, ...] = (10, 50)
@@ -71,6 +79,8 @@ class NewTaskBenchmark:
     """Optimiser steps of each training."""
     episodes: int = 100
     """Episodes of each practice."""
+    rounds: int = 2
+    """Rounds of 50 episodes of the one that is retrained."""
     measured: int = 100
     """Episodes of each measurement."""
     seed: int = 0
@@ -81,11 +91,11 @@ class NewTaskBenchmark:
     """Where the JSON goes."""
 
     def __post_init__(self) -> None:
-        for field, known in (("tasks", TASKS), ("arms", ARMS)):
+        for field, known in (("tasks", TASKS), ("arms", (*ARMS, RETRAINED))):
             for name in getattr(self, field):
                 if name not in known:
                     raise unknown_name(f"NewTaskBenchmark.{field}", name, known)
-        for name in ("steps", "episodes", "measured"):
+        for name in ("steps", "episodes", "measured", "rounds"):
             positive_int(f"NewTaskBenchmark.{name}", getattr(self, name))
         for count in self.demonstrations:
             positive_int("NewTaskBenchmark.demonstrations", count)
@@ -99,7 +109,11 @@ def learnt(config: NewTaskBenchmark, task: str) -> dict[str, Any]:
     rates = {"before": measured(config, task, config.policy, "tabletop", "before")}
     for name, policy in trained.items():
         rates |= {name + end: measured(config, task, policy, world, name + end) for end, world in WORLDS.items()}
-    practice = {arm: practised(config, task, trained[f"of_{few}"], arm) for arm in config.arms}
+    first = trained[f"of_{few}"]
+    practice = {
+        arm: retrained(config, task, first) if arm == RETRAINED else practised(config, task, first, arm)
+        for arm in config.arms
+    }
     return {"rates": rates, "practice": practice}
 
 
@@ -108,15 +122,21 @@ def trained_on(config: NewTaskBenchmark, task: str, count: int, jitter: float | 
 
     ``jitter``: how far the light of their pictures is varied, if not as by default.
     """
-    data, model = config.work / task / f"{count}", () if jitter is None else (("brightness_jitter", jitter),)
-    out = data / ("trained" if jitter is None else f"jitter{jitter:g}")
-    if not (data / "dataset").is_dir():
-        record(RecordConfig(str(data / "dataset"), tasks=(TASKS[task],), episodes=count, workers=1))
+    shown = _shown(config, task, count)
+    if not shown.is_dir():
+        record(RecordConfig(str(shown), tasks=(TASKS[task],), episodes=count, workers=1))
+    return _trained(config, shown, shown.with_name("trained" if jitter is None else f"jitter{jitter:g}"), jitter)
+
+
+def _shown(config: NewTaskBenchmark, task: str, count: int) -> Path:
+    return config.work / task / f"{count}" / "dataset"
+
+
+def _trained(config: NewTaskBenchmark, dataset: Path, out: Path, jitter: float | None = None) -> str:
     if not (out / "policy").is_dir():
         steps, start = 20 if config.quick else config.steps, config.policy
-        train(
-            TrainConfig(str(data / "dataset"), str(out), steps=steps, start_from=start, seed=config.seed, model=model)
-        )
+        model = () if jitter is None else (("brightness_jitter", jitter),)
+        train(TrainConfig(str(dataset), str(out), steps=steps, start_from=start, seed=config.seed, model=model))
     return str(out / "policy")
 
 
@@ -138,13 +158,40 @@ def practised(config: NewTaskBenchmark, task: str, policy: str, arm: str) -> dic
     """Return the curve of a practice, how right its verdicts were, and the share of steps that were helped."""
     n, episodes = (10, 10) if config.quick else (config.measured, config.episodes)
     work = config.work / task / arm
-    wanted = ImproveConfig(
-        TASKS[task], "none", policy, episodes, (0, episodes // 2), n, seed=config.seed, work=work, **ARMS[arm]
-    )
+    shown = str(_shown(config, task, config.demonstrations[0])) if arm == "replayed" else ""
+    settings = {**ARMS[arm], "seed": config.seed, "work": work, "demonstrations": shown}
+    wanted = ImproveConfig(TASKS[task], "none", policy, episodes, (0, episodes // 2), n, **settings)
     report = practise(wanted)
-    done = report["episodes"]
+    return _told({str(row["episodes"]): row["success"] for row in report["curve"]}, report["episodes"])
+
+
+def retrained(config: NewTaskBenchmark, task: str, policy: str) -> dict[str, Any]:
+    """Return what :func:`practised` does, of a practice in rounds, after each of which a new policy is trained."""
+    n, episodes, rounds = (10, 10, 2) if config.quick else (config.measured, ROUND, config.rounds)
+    parts = [shown := _shown(config, task, config.demonstrations[0])]
+    curve, done = dict[str, Any](), list[dict[str, Any]]()
+    for number in range(rounds):
+        work = config.work / task / RETRAINED / f"{number}"
+        seed = config.seed + number  # each round has scenes of its own
+        wanted = ImproveConfig(TASKS[task], "none", policy, episodes, (0,), n, seed=seed, search=0, updates=0)
+        wanted = replace(wanted, work=work / "practice", demonstrations=str(shown))
+        report = practise(wanted)
+        curve[str(number * episodes)] = report["curve"][0]["success"]
+        done += report["episodes"]
+        if any(one["success"] for one in report["episodes"]):
+            if not (work / "dataset").is_dir():
+                make_dataset(DatasetConfig((str(folder_of(wanted)),), str(work / "dataset")))
+            parts.append(work / "dataset")
+        if not (work / "merged").is_dir():
+            merge(MergeConfig(tuple(map(str, parts)), str(work / "merged")))
+        policy = _trained(config, work / "merged", work / "trained")
+    curve[str(rounds * episodes)] = measured(config, task, policy, "tabletop", RETRAINED)
+    return _told(curve, done)
+
+
+def _told(curve: dict[str, Any], done: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "curve": {str(row["episodes"]): row["success"] for row in report["curve"]},
+        "curve": curve,
         "told_successes": sum(one["success"] for one in done),
         "false_successes": sum(one["success"] and not one["oracle_success"] for one in done),
         "true_successes": sum(one["oracle_success"] for one in done),

@@ -21,6 +21,9 @@ from engram.nodes.executor import KeptExecutor
 from engram.runtime import own_process
 from engram.runtime.process_mark import ProcessMark
 
+DESTROY_S = 5
+"""How long DDS may take to destroy what a node had [s]; then the process ends all the same."""
+
 
 def run(node_class: Callable[[], EngramNode], args: list[str] | None = None, *, ahead: Iterable[str] = ()) -> NoReturn:
     """Run one node until SIGINT or SIGTERM, then end the process.
@@ -75,7 +78,7 @@ def _run(node_class: Callable[[], EngramNode], args: list[str] | None, ahead: It
             own_process.ignore_signals()
         own_process.ignore_signals()
         with own_process.leaving():
-            _leave(node, executor)
+            _leave(node, executor, status)
         if mark is not None:
             mark.release()
     return status
@@ -104,12 +107,13 @@ def _autostart(node: EngramNode) -> bool:
     return node.trigger_configure() == success and node.trigger_activate() == success
 
 
-def _leave(node: EngramNode | None, executor: SingleThreadedExecutor | None) -> None:
+def _leave(node: EngramNode | None, executor: SingleThreadedExecutor | None, status: int) -> None:
     if node is not None:
         try:
             node.close()
         except Exception as error:
             print(f"{node.get_name()}: {type(error).__name__} while closing: {error}", file=sys.stderr)
+    own_process.end_within(DESTROY_S, status)
     if executor is not None:
         executor.shutdown()  # it holds on to what it waits for: without this, nothing below is really destroyed
     if node is not None:

@@ -31,6 +31,7 @@ from engram.learning.motion_correction import CorrectionSearch, outcome_of
 from engram.learning.replay.buffer import ReplayConfig
 from engram.learning.replay.earlier import open_earlier
 from engram.learning.rewards.contract import RewardSource
+from engram.runtime.demonstration_replay import Demonstration, DemonstrationReplay
 from engram.runtime.experience_recorder import ExperienceRecorder
 from engram.runtime.loop import Runtime
 from engram.runtime.oracle_helper import HelpConfig, OracleHelper, check_help
@@ -57,7 +58,8 @@ class PracticeConfig:
     hold_steps: int = 4
     """Control steps for which a draw of it is kept; 0: the whole episode."""
     updates: int = 40
-    """Updates that each success pays for, and with critics each failure; then the new weights drive."""
+    """Updates that each success pays for, and with critics each failure; then the new weights drive. 0: nothing is
+    learnt, the experience alone is kept."""
     first_successes: int = 5
     """Successes to wait for before the first update."""
     search: int = 0
@@ -101,6 +103,7 @@ class PracticeEpisode:
     outcome: float  # half of it for success, half for how near it came, as the learner was told
     again: int = 0  # number of the episode that failed, and whose scene it was; 0: a new scene
     lost_at: float = 0.0  # by the simulator, the progress at which it began to fail, if it did; 0: nobody looked
+    replayed: int = 0  # control steps that a demonstration drove
 
 
 class PracticeRecord:
@@ -144,6 +147,8 @@ class Practice:
         trained: whose network is learnt, where ``policy`` wraps another one; default: ``policy``.
         judge: tells what went well; it needs ``detector`` and ``fresh_memory``, as does a policy that acts on
             memory/context. None: the simulator tells.
+        demonstrations: what is replayed in the scenes that are practised, where the memory sees the things of the
+            words; it needs ``detector`` and ``fresh_memory``. The policy drives where nothing can be replayed.
         others: tasks that the policy shall not unlearn.
         elsewhere: makes what it carries these out in before it practises; default: as ``world``, where it may fail at
             most of them.
@@ -167,6 +172,7 @@ class Practice:
         judge: RewardSource | None = None,
         detector: Detector | None = None,
         fresh_memory: Callable[[], Memory] | None = None,
+        demonstrations: Sequence[Demonstration] = (),
         others: Sequence[str] = (),
         elsewhere: Callable[[], Runtime] | None = None,
         about: Mapping[str, object] | None = None,
@@ -180,8 +186,8 @@ class Practice:
                 f"PracticeConfig.search: {self.config.search}: {type(algorithm).__name__} cannot make a correction "
                 "part of the weights of this policy, expected 0"
             )
-        if algorithm.frozen and not self.config.search:
-            raise CannotTrainError(f"PracticeConfig.search: 0: {algorithm.frozen}; expected above 0")
+        if algorithm.frozen and not self.config.search and self.config.updates:
+            raise CannotTrainError(f"PracticeConfig.search: 0: {algorithm.frozen}; expected above 0, or updates 0")
         self._folder = folder
         self.driving = folder / "driving.safetensors"
         """Weights that were learnt last."""
@@ -243,6 +249,15 @@ class Practice:
             helped = sum(one.helped for one in self.episodes)
             self._helper = OracleHelper(world, self.config.help, sum(one.steps for one in self.episodes), helped)
             self.runtime.human = self._helper
+        self._replay: DemonstrationReplay | None = None
+        if demonstrations:
+            if detector is None:
+                raise InvalidInputError("Practice: demonstrations need a detector and a memory; they are None")
+            memory, words = (lambda: self.runtime.memory), (lambda: world.oracle_outcome().instruction)
+            self._replay = DemonstrationReplay(
+                demonstrations, memory, words, controller.kinematics, controller.robot, controller.config
+            )
+            self.runtime.human = self._replay
         if self.episodes and not self.config.search:
             self._learn()  # from an episode that ended just before a process did
             self._note(replace(self.episodes[-1], updates=self.learner.metrics["updates"]))
@@ -258,6 +273,8 @@ class Practice:
         if self._helper is not None:
             before = self._helper.helped
             self._helper.begin(self.task, seed, again=failed is not None, lost_at=failed.lost_at if failed else 0.0)
+        if self._replay is not None:
+            self._replay.begin()
         correction = self._explore.correction = self._search.next() if self.config.search else MotionCorrection()
         result = self.runtime.run_episode(self.task, seed, episode=number if failed else None)  # with other noise
         helped = self._helper.helped - before if self._helper is not None else 0
@@ -265,7 +282,9 @@ class Practice:
         told = self._record.keep()
         outcome = outcome_of(told, result.verdict.progress if result.verdict is not None else math.nan)
         happened = number, seed, result.steps, told, result.oracle_success, self.learner.metrics["updates"], helped
+        replayed = self._replay.steps if self._replay is not None else 0
         done = PracticeEpisode(*happened, **asdict(correction), outcome=outcome, again=again, lost_at=lost_at)
+        done = replace(done, replayed=replayed)
         self._note(done)  # before it is learnt from, which takes longer: else it would be practised again
         if self.config.search:
             self._tried(correction, outcome)

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from engram.learning.rewards.success_classifier import ClassifierConfig, Labelle
 from engram.policies.loading import load_policy
 from engram.policies.vla.vla_policy import VlaPolicy
 from engram.runtime.factories import policy_folder
+from engram.runtime.record import RecordConfig, record
 from engram.sim.tasks import get_task
 from engram.sim.tasks.memory.unseen import TouchUnseen
 from tests.learning.transitions import OTHER, episode
@@ -123,7 +124,13 @@ def test_the_other_tasks_are_measured_before_and_after(tmp_path, capsys):
         (["--verdict", "mood"], "expected one of memory, oracle"),
         (["--exploration", "3"], "--exploration: 3.0, expected 0..1"),
         (["--episodes", "0"], "--episodes: 0"),
-        (["--updates", "0"], "--updates: 0"),
+        (["--updates", "-1"], "--updates: -1, expected 0 or more"),
+        (["--demonstrations", "nowhere"], "dataset 'nowhere': no LeRobotDataset"),
+        (["--demonstrations", "x", "--oracle-help", "0.1"], "--demonstrations: x, --search: 0, --oracle-help: 0.1: a"),
+        (
+            ["--updates", "0", "--others", "2"],
+            "--others: 2, --rehearsed: 1: would change nothing: nothing is learnt while search and updates are 0",
+        ),
         (["--seed", "-1"], "--seed: -1"),
         (["--seed", "50"], "others would practise on scenes that measure"),
         (["--measure-at", "-5"], "--measure-at: -5"),
@@ -233,6 +240,38 @@ def test_a_policy_of_lerobots_practises_by_corrections_and_leaves_an_edited_chec
     more = improve(tmp_path / "on", capsys, "--episodes", "1", "--measure-at", "1", words=on)
     assert load_policy(more["policy"]).motion_edit.correction.scale == pytest.approx(0.125)
     assert cli.main(["eval", report["policy"], "--tasks", "reach", "--episodes", "1"]) == 0
+
+
+@pytest.mark.slow
+def test_demonstrations_are_replayed_where_the_memory_sees_things_and_what_went_well_is_learnt(tmp_path, capsys):
+    shown = RecordConfig(str(tmp_path / "shown"), tasks=("pick_place",), episodes=2, workers=1, noise=0.0)
+    record(shown)
+    words = ["improve", "--task", "pick_place", "--on", "none", "--measured", "1", "--search", "0", "--updates", "1"]
+    words += ["--demonstrations", shown.root]
+    report = improve(tmp_path / "work", capsys, "--episodes", "5", "--measure-at", "5", words=words)
+    assert sum(one["success"] for one in report["episodes"]) >= 4
+    assert all(one["replayed"] > 10 for one in report["episodes"])
+    assert report["episodes"][-1]["updates"] >= 4  # what nobody of the policy did is learnt
+    again = improve(tmp_path / "work", capsys, "--episodes", "5", "--measure-at", "5", words=words)
+    assert again["episodes"] == report["episodes"]
+    other = replace(shown, root=str(tmp_path / "other"), first_seed=200_000)
+    record(other)
+    words[-1] = other.root
+    assert cli.main([*words, "--work", str(tmp_path / "work"), "--episodes", "5"]) == 2
+    assert "holds another practice (demonstrations: " in capsys.readouterr().err
+
+
+def test_what_a_policy_of_lerobots_did_becomes_demonstrations_and_it_stays_as_it_is(tmp_path, capsys):
+    act = save_tiny("act", tmp_path / "act", state=15, side=128)
+    words = ["improve", "--task", "reach", "--policy", str(act), "--measured", "1", "--search", "0", "--updates", "0"]
+    report = improve(tmp_path / "work", capsys, "--episodes", "3", "--measure-at", "0", words=words)
+    assert report["policy"] is None and [one["updates"] for one in report["episodes"]] == [0] * 3
+    assert [row["episodes"] for row in report["curve"]] == [0]  # it is as it was: measured once
+    (folder,) = (tmp_path / "work").iterdir()
+    assert folder.name.startswith("reach_turned_memory_behavior_cloning_noise01_nothing_learnt")
+    assert cli.main(["dataset", str(folder), "--root", str(tmp_path / "data"), "--episodes", "all"]) == 0
+    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (made["episodes"], made["frames"]) == (3, sum(one["steps"] for one in report["episodes"]))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ def done(monkeypatch, tmp_path):
         (Path(config.out) / "policy").mkdir(parents=True)
 
     def practise(config):
-        done.append(f"practise {Path(config.policy).parts[-3]} {config.search} {config.oracle_help}")
+        shown = " replays" * bool(config.demonstrations)
+        done.append(f"practise {Path(config.policy).parts[-3]} {config.search} {config.oracle_help}{shown}")
         made = {"success": True, "steps": 20, "helped": 2 if config.oracle_help else 0}
         curve = [{"episodes": at, "success": asdict(wilson(rate, 10))} for at, rate in ((0, 6), (2, 7), (4, 9))]
         missed = made | {"success": False, "oracle_success": True}
@@ -65,7 +66,7 @@ def test_what_few_demonstrations_made_practises_and_nothing_is_trained_twice(don
     assert did[:4] == ["record 10", "train base 10", "record 50", "train base 50"]
     assert did[4:] == [
         "train base 10 brightness_jitter 0.3",
-        *["practise 10 50 0.0", "practise 10 0 0.0", "practise 10 0 0.1"] * 2,
+        *["practise 10 50 0.0", "practise 10 0 0.0", "practise 10 0 0.1", "practise 10 0 0.0 replays"] * 2,
     ]
 
 
@@ -76,10 +77,33 @@ def test_practice_without_help_is_held_to_the_target_and_false_successes_are_tol
     rows = {row["name"]: row for row in figures({"lift": learnt(config, "lift")})}
     assert [rows[f"new_task_lift_{name}"]["value"] for name in rates] == [0.0, 0.6, 0.1, 0.9]
     judged = {name: row["target"] for name, row in rows.items() if row["met"]}
-    assert judged == {"new_task_lift_corrected_after_4": ">= 0.9", "new_task_lift_imitated_after_4": ">= 0.9"}
+    assert judged == {f"new_task_lift_{arm}_after_4": ">= 0.9" for arm in ("corrected", "imitated", "replayed")}
     assert rows["new_task_lift_imitated_false_successes"]["value"] == 0.5
     assert rows["new_task_lift_imitated_missed_successes"]["value"] == 0.75
     assert rows["new_task_lift_helped_helped"]["value"] == pytest.approx(0.1)
+
+
+def test_a_policy_is_trained_anew_on_the_demonstrations_and_all_that_replays_brought_to_an_end(done, monkeypatch):
+    config, did = done
+
+    def make(asked):
+        did.append(f"dataset {Path(asked.root).parent.name}")
+        Path(asked.root).mkdir(parents=True)
+
+    def merge(asked):
+        did.append("merge " + " ".join(Path(part).parent.name for part in asked.parts))
+        Path(asked.root).mkdir(parents=True)
+
+    for name, stand_in in (("make_dataset", make), ("merge", merge)):
+        monkeypatch.setattr(new_task, name, stand_in)
+    monkeypatch.setattr(new_task, "measured", lambda *_: asdict(wilson(10, 10)))
+    told = new_task.retrained(config, "lift", str(config.work / "lift" / "10" / "trained" / "policy"))
+    assert {at: rate["rate"] for at, rate in told["curve"].items()} == {"0": 0.6, "50": 0.6, "100": 1.0}
+    assert told["told_successes"] == 4
+    assert did == [
+        *("practise 10 0 0.0 replays", "dataset 0", "merge 10 0", "train base 0"),
+        *("practise 0 0 0.0 replays", "dataset 1", "merge 10 0 1", "train base 1"),
+    ]
 
 
 def test_a_task_that_is_none_is_named(tmp_path):

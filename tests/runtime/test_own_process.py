@@ -57,3 +57,15 @@ def test_modules_are_imported_in_the_calling_thread_and_one_that_is_missing_does
     assert sys.modules["slow_to_load"].THREAD is threading.current_thread()
     assert set(sys.modules) - before == {"slow_to_load"}
     del sys.modules["slow_to_load"]
+
+
+def test_a_process_ends_with_its_status_although_a_library_keeps_pythons_lock():
+    code = """
+import ctypes
+from engram.runtime import own_process
+own_process.end_within(1, 7)
+ctypes.PyDLL(None).sleep(60)
+"""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (7, "") and time.monotonic() - began < 40

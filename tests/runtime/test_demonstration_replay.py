@@ -1,0 +1,147 @@
+"""A demonstration is replayed where the memory sees the things of the words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.core.errors import InvalidInputError
+from engram.core.robot import PANDA_2F85
+from engram.core.types import GraphUpdate, JointState, Observation
+from engram.runtime.demonstration_replay import WHO, Demonstration, DemonstrationReplay, moved, read_demonstrations
+from tests.viewer.scenes import scene_node
+
+CLOSED = np.r_[-np.ones(10), np.ones(10), -np.ones(5)]
+PATH = np.c_[np.linspace(0.3, 0.5, 25), np.zeros(25), np.linspace(0.2, 0.05, 25)]
+CARRY = Demonstration("put the red cube on the mark", PATH, CLOSED)
+HOLD = Demonstration("lift the red cube", PATH[:20], CLOSED[:20])
+
+
+def test_a_path_begins_as_shown_grasps_at_the_thing_and_lets_go_at_the_target() -> None:
+    thing, target = np.array([0.55, 0.1]), np.array([0.4, -0.1])
+    path = moved(CARRY, thing, target)
+    assert path is not None
+    np.testing.assert_allclose(path[0], PATH[0])
+    np.testing.assert_allclose(path[10, :2], thing)
+    np.testing.assert_allclose(path[20:, :2] - PATH[20:, :2], [target - PATH[20, :2]] * 5, atol=1e-9)
+    np.testing.assert_allclose(path[:, 2], PATH[:, 2])
+    assert np.abs(np.diff(path - PATH, axis=0)).max() < 0.06  # no jump
+
+
+def test_what_is_held_to_the_end_moves_with_the_thing_alone() -> None:
+    path = moved(HOLD, np.array([0.6, 0.2]), None)
+    assert path is not None
+    np.testing.assert_allclose(path[10:, :2] - PATH[10:20, :2], [np.array([0.6, 0.2]) - PATH[10, :2]] * 10)
+    assert moved(HOLD, np.zeros(2), np.zeros(2)) is None  # it lets go nowhere
+    assert moved(Demonstration("touch the cube", PATH, -np.ones(25)), np.zeros(2), None) is None
+
+
+class Scene:
+    """Stands in for a memory: the things that are there."""
+
+    def __init__(self, **things: float) -> None:
+        nodes = [scene_node(f"object/{at}", name.replace("_", " "), x) for at, (name, x) in enumerate(things.items())]
+        self.update = GraphUpdate(0, 0, True, tuple(nodes))
+
+    def graph(self) -> GraphUpdate:
+        return self.update
+
+
+class Straight:
+    """An arm whose tool is where its first three joints say."""
+
+    def forward(self, arm: np.ndarray):
+        from engram.core.types import Pose
+
+        return Pose(np.asarray(arm[:3]), np.array([1.0, 0, 0, 0]))
+
+
+def at(tool: np.ndarray, stamp_ns: int = 1) -> Observation:
+    joints = np.r_[tool, np.zeros(5)]
+    return Observation(stamp_ns, {}, JointState(stamp_ns, PANDA_2F85.joint_names, joints, 0 * joints))
+
+
+def drive(replay: DemonstrationReplay, steps: int = 60) -> np.ndarray:
+    """Return where the tool was when the hand closed first."""
+    tool = PATH[0].copy()
+    for step in range(steps):
+        human = replay(at(tool, step))
+        assert human is not None and human.who == WHO
+        if human.action[-1] > 0:
+            return tool
+        tool = tool + 0.05 * human.action[:3]
+    raise AssertionError("it never grasped")
+
+
+def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
+    scene = Scene(blue_cube=0.4, red_cube=0.55, mark=0.45)
+    words = ["put the red cube on the mark"]
+    replay = DemonstrationReplay([HOLD, CARRY], lambda: scene, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    np.testing.assert_allclose(drive(replay)[:2], [0.55, 0.1], atol=0.01)
+    assert replay.steps > 5
+    replay.begin()
+    words[0] = "put the blue cube on the mark"
+    np.testing.assert_allclose(drive(replay)[:2], [0.4, 0.1], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "things"),
+    [
+        ("put the red cube on the mark", {"blue_cube": 0.4, "mark": 0.5}),  # no red cube
+        ("put the red cube on the mark", {"red_cube": 0.4}),  # no mark
+        ("open the drawer", {"drawer": 0.4}),  # no demonstration of that
+        ("dance", {"red_cube": 0.4}),
+    ],
+)
+def test_the_policy_drives_where_nothing_can_be_replayed(words: str, things: dict[str, float]) -> None:
+    scene = Scene(**things)
+    replay = DemonstrationReplay([CARRY], lambda: scene, lambda: words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    assert replay(at(PATH[0])) is None and replay.steps == 0
+    assert DemonstrationReplay([CARRY], lambda: None, lambda: words, Straight(), PANDA_2F85)(at(PATH[0])) is None  # type: ignore[arg-type]
+
+
+def dataset(root: Path, words: str, gripper: np.ndarray, names: list[str]) -> Path:
+    from lerobot.datasets.lerobot_dataset import LeRobotDataset
+
+    layout = {
+        "observation.state": {"dtype": "float32", "shape": (len(names),), "names": names},
+        "action": {"dtype": "float32", "shape": (7,), "names": None},
+    }
+    made = LeRobotDataset.create("any", 10, layout, root=root)
+    for tool, closes in zip(PATH, gripper, strict=True):
+        state = np.r_[tool, np.zeros(len(names) - 3)].astype(np.float32)
+        action = np.r_[np.zeros(6), closes].astype(np.float32)
+        made.add_frame({"observation.state": state, "action": action, "task": words})
+    made.save_episode()
+    made.finalize()
+    return root
+
+
+def test_demonstrations_are_read_from_a_dataset(tmp_path: Path) -> None:
+    (one,) = read_demonstrations("--x", dataset(tmp_path / "d", CARRY.words, CLOSED, ["x", "y", "z", "grip"]))
+    assert (one.words, one.grasp, one.release) == (CARRY.words, 10, 20)
+    np.testing.assert_allclose(one.tool, PATH, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "gripper", "names", "said"),
+    [
+        (CARRY.words, CLOSED, ["j1", "j2", "j3"], r"--x: .*state \['j1', 'j2', 'j3'\], 7 numbers an action; expected"),
+        (CARRY.words, -np.ones(25), ["x", "y", "z"], "--x: .*1 demonstrations, but none in which the hand closes"),
+        ("dance", CLOSED, ["x", "y", "z"], "--x: .*none in which the hand closes and whose words name a relation"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused_by_name(
+    tmp_path: Path, words: str, gripper: np.ndarray, names: list[str], said: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read_demonstrations("--x", dataset(tmp_path / "d", words, gripper, names))
+
+
+def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
+    (tmp_path / "info.json").write_text(json.dumps({}))
+    with pytest.raises(InvalidInputError, match="no LeRobotDataset"):
+        read_demonstrations("--x", tmp_path)
