@@ -89,7 +89,7 @@ TOPICS: tuple[tuple[str, str, str, qos.QoSProfile], ...] = (
     ),
     ("scene/observation", "engram_interfaces/SceneObservation", "perception -> memory", qos.EVENTS),
     ("detections", "vision_msgs/Detection3DArray", "detectors of others -> memory", qos.DETECTIONS),
-    ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> safety, viewer, yours", qos.GRAPH),
+    ("memory/graph", "engram_interfaces/SceneGraphUpdate", "memory -> safety, viewer, teleoperation, yours", qos.GRAPH),
     ("memory/context", "engram_interfaces/MemoryContext", "memory -> policy", qos.COMMAND),
     (
         "verdict",

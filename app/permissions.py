@@ -50,7 +50,7 @@ CALLERS: dict[str, tuple[str, ...]] = {
     "safety/reset": ("viewer", "operator"),
     "memory/query": ("viewer",),
     "memory/get_graph": ("viewer",),
-    "memory/publish_graph": ("safety",),
+    "memory/publish_graph": ("safety", "teleoperation"),
     "policy/promote": ("gate", "operator"),
     "policy/rollback": ("operator",),
     "lifecycle_manager/is_active": ("operator",),

@@ -6,15 +6,21 @@ import os
 import sys
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import tyro
 
 from engram.app.options import check_asking, refuse
 from engram.app.up import child_environment
 from engram.core.errors import InvalidInputError
-from engram.core.robot import RobotConfig
+from engram.core.paths import at_home
+from engram.core.registry import make_kinematics
 from engram.runtime.motor_units import MotorUnits
 from engram.runtime.teleop import HELP, Keyboard, Keys, LeRobotDevice, TeleopDevice, Terminal, operator
+
+if TYPE_CHECKING:  # ROS, pandas: only for who needs them
+    from engram.nodes.teleop_client import TeleopClient
+    from engram.runtime.demonstration_replay import Demonstration
 
 KEYBOARD, GAMEPAD = "keyboard", "gamepad"
 OF_A_LEADER = ("motors", "gripper_open", "gripper_closed", "unit", "align_rad")
@@ -28,6 +34,9 @@ class TeleopConfig:
     device: tyro.conf.Positional[str] = KEYBOARD
     """keyboard (of this terminal), gamepad, or a LeRobot teleoperator: JSON such as
     {"type": "so101_leader", "port": "/dev/ttyACM1", "id": "left"}, or package.module:attribute of your own."""
+    demonstrations: str = ""
+    """Folder of a LeRobotDataset with demonstrations, as engram record writes them, in place of a device: the space bar
+    replays the nearest one, moved to where the memory sees the things of the running goal's words, and hands back."""
     who: str = ""
     """Who drives, for the record; default: the user of this terminal."""
     speed: float = 0.3
@@ -52,6 +61,8 @@ class TeleopConfig:
     def __post_init__(self) -> None:
         if not 0.0 < self.speed <= 1.0:
             raise InvalidInputError(f"TeleopConfig.speed: {self.speed}, expected above 0, at most 1")
+        if self.demonstrations:
+            refuse(self, ("device", "speed"), ": demonstrations are replayed")
         if self.device in (KEYBOARD, GAMEPAD):
             refuse(self, OF_A_LEADER, f": a {self.device} has no motors")
         if not self.align_rad > 0.0:
@@ -67,7 +78,8 @@ def teleop(config: TeleopConfig) -> int:
 
     with closing(Terminal()) as terminal:
         client = TeleopClient(config.who or operator(), config.namespace, config.domain)
-        with closing(client), closing(_device(config, client.find_robot(config.timeout_s), terminal)) as device:
+        shown = _shown(config)
+        with closing(client), closing(_device(config, client, shown, terminal)) as device:
             terminal.begin()
             print(HELP, file=sys.stderr)
             try:
@@ -78,7 +90,24 @@ def teleop(config: TeleopConfig) -> int:
     return 0
 
 
-def _device(config: TeleopConfig, robot: RobotConfig, terminal: Terminal) -> TeleopDevice:
+def _shown(config: TeleopConfig) -> tuple[Demonstration, ...]:
+    if not config.demonstrations:
+        return ()
+    from engram.runtime.demonstration_replay import read_demonstrations
+
+    return read_demonstrations("TeleopConfig.demonstrations", at_home(config.demonstrations))
+
+
+def _device(
+    config: TeleopConfig, client: TeleopClient, shown: tuple[Demonstration, ...], terminal: Terminal
+) -> TeleopDevice:
+    robot = client.find_robot(config.timeout_s)
+    if shown:
+        from engram.runtime.demonstration_replay import DemonstrationReplay, ReplayDevice
+
+        kinematics = make_kinematics(robot)
+        replay = DemonstrationReplay(shown, client.hear_scene().nodes, lambda: client.words, kinematics, robot)
+        return ReplayDevice(replay, Keys(terminal.read, moves=False))
     if config.device == KEYBOARD:
         return Keyboard(Keys(terminal.read), config.speed)
     from engram.runtime.robot_drivers import load_teleoperator

@@ -21,6 +21,7 @@ from engram.core.types import JointState
 from engram.nodes import messages, qos
 from engram.nodes.claims import hear_bound
 from engram.nodes.handover import PERIOD_S, Handover
+from engram.nodes.heard_scene import HeardScene
 from engram.nodes.outsider import Outsider
 from engram.runtime.episode_report import LoopError
 from engram.runtime.health import Health
@@ -47,6 +48,8 @@ class TeleopClient(Outsider):
         self._joints_at = 0.0  # monotonic s
         self._stopped = False
         self._moves = True  # the simulation moves in an episode only
+        self.words = ""
+        """Instruction of the running goal; empty: none runs."""
         self._lockstep = False
         self._health = Health()
         node = self.node
@@ -66,12 +69,14 @@ class TeleopClient(Outsider):
         hear(writers.writers_of("task/status"), TaskStatus, "task/status", self._on_status, qos.LATCHED)
         hear((SAFETY,), ActionChunk, "safety/executed", self._handover.on_executed, qos.SENSOR)
         hear((SAFETY,), Bool, "safety/stopped", self._on_stopped, qos.LATCHED)
+        self._writers = writers
 
     def _on_stopped(self, msg: Bool) -> None:
         self._stopped = msg.data
 
     def _on_status(self, msg: TaskStatus) -> None:
         self._moves = msg.state == "running"
+        self.words = msg.instruction if self._moves else ""
 
     def find_robot(self, timeout_s: float) -> RobotConfig:
         """Return the robot of the safety node, once its joints are heard.
@@ -88,6 +93,10 @@ class TeleopClient(Outsider):
         self._listen(self.robot, BoundNodeConfig(writers=tuple(writers.string_array_value)))
         self.wait_for(lambda: self._joints is not None, timeout_s, "joint_states of the robot")
         return self.robot
+
+    def hear_scene(self) -> HeardScene:
+        """Hear what the memory knows, from now on; after :meth:`find_robot`."""
+        return HeardScene(self.node, self._health, self._writers.writers_of("memory/graph") or ("memory_node",))
 
     def drive(self, device: TeleopDevice, show: Callable[[str], None]) -> None:
         """Pass on what ``device`` says until the person leaves; ``show`` gets a line about it at every change.

@@ -9,6 +9,7 @@ simulator where things are; here the robot's memory says so.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +17,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from engram.core.contracts import Kinematics, Memory
-from engram.core.control import ControlConfig, hand
+from engram.core.contracts import Kinematics
+from engram.core.control import ControlConfig
 from engram.core.dataset_check import check_dataset, data_files
 from engram.core.errors import InvalidInputError
 from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM, HumanAction, Observation, SceneNode
-from engram.learning.rewards.goal import Goal, goal_of
+from engram.learning.rewards.goal import goal_of
 from engram.learning.rewards.memory_verdict import called
+from engram.runtime.teleop import Keys, Seen, TeleopDevice, Wish
 
 WHO = "replay"
 """Who drives, in the experience."""
@@ -122,69 +124,109 @@ class DemonstrationReplay:
     Args:
         demonstrations: of those whose words name the same relation, the one whose grasp and release are nearest is
             replayed.
-        memory: returns the memory of the running episode.
-        words: returns its instruction.
+        scene: returns what the memory knows.
+        words: returns the instruction of the running goal; empty: none runs.
         kinematics, robot: of the arm.
     """
 
     def __init__(
         self,
         demonstrations: Sequence[Demonstration],
-        memory: Callable[[], Memory | None],
+        scene: Callable[[], Sequence[SceneNode]],
         words: Callable[[], str],
         kinematics: Kinematics,
         robot: RobotConfig,
         control: ControlConfig | None = None,
     ) -> None:
-        self._demonstrations, self._memory, self._words = tuple(demonstrations), memory, words
+        self._demonstrations, self._scene, self._words = tuple(demonstrations), scene, words
         self._kinematics, self._robot, self._control = kinematics, robot, control or ControlConfig()
         self.begin()
 
     def begin(self) -> None:
-        """Begin an episode."""
+        """Begin anew: at the next step it is chosen what is replayed."""
         self._path: np.ndarray | None = None
         self._gripper: np.ndarray = np.zeros(0)
-        self._at = 0
+        self._at, self._next_s = 0, -np.inf
+        self.why = ""
+        """Why nothing is replayed; empty: something is, or nothing was asked for yet."""
         self.steps = 0
-        """Control steps of the episode that it drove."""
+        """Control steps that it drove."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the demonstration was replayed to its end."""
+        return self._path is not None and self._at == len(self._path) - 1
 
     def __call__(self, observation: Observation) -> HumanAction | None:
         """Return what the demonstration does at this control step; None: the policy drives."""
-        if self._path is None:
-            goal = goal_of(self._words())
-            if goal is None or not self._choose(goal):
-                return None
-        assert self._path is not None
-        tool = hand(observation.joints, self._kinematics, self._robot).pose.position
-        last = len(self._path) - 1
-        if np.linalg.norm(self._path[self._at] - tool) < LAG_M:
-            self._at = min(self._at + 1, last)
-        motion = (self._path[self._at] - tool) / self._control.position_scale_m
-        action = np.zeros(7)
-        action[:3] = np.clip(motion, -1.0, 1.0)
-        action[6] = self._gripper[max(0, self._at - 1)]
+        action = self.act(observation.joints.positions, observation.stamp_ns / 1e9)
+        if action is None:
+            return None
         self.steps += 1
         return HumanAction(observation.stamp_ns, WHO, True, "ee_delta", action)
 
-    def _choose(self, goal: Goal) -> bool:
-        """Choose what is replayed, once the memory knows where the things are; tell whether that is so."""
-        memory = self._memory()
-        nodes = (
-            [] if memory is None else [n for n in memory.graph().nodes if n.layer == "object" and n.state != "absent"]
-        )
+    def act(self, positions: np.ndarray, now_s: float) -> np.ndarray | None:
+        """Return the action (7,) where the joints are at ``positions`` at ``now_s``; None: nothing can be replayed.
+
+        The path goes on by one step a control step at most, however often this is called.
+        """
+        if self._path is None:
+            self.why = self._choose()
+        if self._path is None:
+            return None
+        arm = np.asarray(positions)[: len(self._robot.arm_joints)]
+        tool = self._kinematics.forward(arm).position
+        if now_s >= self._next_s and np.linalg.norm(self._path[self._at] - tool) < LAG_M:
+            self._at = min(self._at + 1, len(self._path) - 1)
+            self._next_s = now_s + 0.9 * self._control.control_dt_s
+        action = np.zeros(EE_ACTION_DIM)
+        action[:3] = np.clip((self._path[self._at] - tool) / self._control.position_scale_m, -1.0, 1.0)
+        action[-1] = self._gripper[max(0, self._at - 1)]
+        return action
+
+    def _choose(self) -> str:
+        """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
+        words = self._words()
+        if (goal := goal_of(words)) is None:
+            return f"{words!r} names no relation" if words else "no goal runs (engram do ...)"
+        nodes = [node for node in self._scene() if node.layer == "object" and node.state != "absent"]
         things, targets = called(goal.thing, nodes), called(goal.target, nodes) if goal.target else []
-        if not things or (goal.target and not targets):
-            return False
+        for name, found in ((goal.thing, things), (goal.target, targets)):
+            if name and not found:
+                return f"the memory knows no {name!r} here"
         thing, target = _place(things), _place(targets) if targets else None
-        alike = [
-            one for one in self._demonstrations if (wants := goal_of(one.words)) and wants.relation == goal.relation
-        ]
+        alike = [one for one in self._demonstrations if _relation(one) == goal.relation]
         nearest = min(alike, key=lambda one: _far(one, thing, target), default=None)
         path = None if nearest is None else moved(nearest, thing, target)
         if nearest is None or path is None:
-            return False
+            return f"no demonstration shows how the {goal.thing} comes to be {goal.relation} something"
         self._path, self._gripper = path, nearest.gripper
-        return True
+        return ""
+
+
+class ReplayDevice(TeleopDevice):
+    """Lets a person who watches have demonstrations replayed on a robot: the space bar begins, and hands back."""
+
+    def __init__(self, replay: DemonstrationReplay, keys: Keys) -> None:
+        self._replay, self._keys = replay, keys
+
+    def read(self, seen: Seen) -> Wish:
+        """Return what the demonstration does, while the person has it replayed; at its end they hand back."""
+        _, _, said = self._keys.take()
+        if not self._keys.drives:
+            self._replay.begin()
+            return Wish(False, said=said)
+        action = self._replay.act(seen.positions, time.monotonic())
+        if action is None:
+            return Wish(False, said=said, note=f"nothing is replayed: {self._replay.why}")
+        if self._replay.is_over:
+            self._keys.set_driving(False)
+        return Wish(True, "ee_delta", action, said)
+
+
+def _relation(one: Demonstration) -> str:
+    goal = goal_of(one.words)
+    return goal.relation if goal is not None else ""
 
 
 def _place(nodes: Sequence[SceneNode]) -> np.ndarray:

@@ -253,9 +253,13 @@ class Practice:
         if demonstrations:
             if detector is None:
                 raise InvalidInputError("Practice: demonstrations need a detector and a memory; they are None")
-            memory, words = (lambda: self.runtime.memory), (lambda: world.oracle_outcome().instruction)
             self._replay = DemonstrationReplay(
-                demonstrations, memory, words, controller.kinematics, controller.robot, controller.config
+                demonstrations,
+                lambda: self.runtime.memory.graph().nodes if self.runtime.memory is not None else (),
+                lambda: world.oracle_outcome().instruction,
+                controller.kinematics,
+                controller.robot,
+                controller.config,
             )
             self.runtime.human = self._replay
         if self.episodes and not self.config.search:

@@ -5,6 +5,7 @@ import pty
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool
 
 from engram.core.types import ActionChunk as CoreChunk
-from engram.core.types import HumanAction
+from engram.core.types import GraphUpdate, HumanAction, Pose
 from engram.nodes import messages, qos
-from engram_interfaces.msg import ActionChunk, Intervention
+from engram_interfaces.msg import ActionChunk, Intervention, SceneGraphUpdate, TaskStatus
 from tests.core.gantry import joints
+from tests.runtime.demonstrations import dataset
 from tests.runtime.lerobotleader import UNPLUG
+from tests.viewer.scenes import scene_node
 
 pytestmark = [pytest.mark.ros, pytest.mark.timeout(300)]
 
@@ -249,3 +252,35 @@ def test_a_robot_that_is_not_there_is_named(person):
     ann = person("--timeout-s", "2")
     assert "engram teleop: the safety node: not within 2 s" in ann.close()
     assert ann.process.returncode == 1
+
+
+def test_a_demonstration_is_replayed_where_the_memory_sees_things_and_handed_back_at_its_end(robot, person, tmp_path):
+    path = np.c_[np.linspace(0.0, 0.02, 12), np.zeros((12, 2))]
+    gripper = np.r_[-np.ones(5), np.ones(4), -np.ones(3)]
+    shown = dataset(tmp_path / "shown", "put the red cube on the mark", gripper, ["x", "y", "z"], path)
+    said = robot.listen(Intervention, "intervention", qos.EVENTS)
+    memory = robot.outsider("memory_node")
+    graph = memory.create_publisher(SceneGraphUpdate, "memory/graph", qos.GRAPH)
+    status = robot.node.create_publisher(TaskStatus, "task/status", qos.LATCHED)
+    ann = person("--demonstrations", str(shown))
+    robot.wait(lambda: "hand back, and leave" in ann.printed(), 60, "ann is at the terminal")
+    ann.type(" ")
+    robot.wait(lambda: "nothing is replayed: no goal runs" in ann.printed(), 60, "she is told that no goal runs")
+    words = "put the blue cube on the mark"
+    status.publish(TaskStatus(episode=1, state="running", instruction=words, robot_id="robot0"))
+    unknown = "nothing is replayed: the memory knows no 'blue cube' here"
+    robot.wait(lambda: unknown in ann.printed(), 60, "nor does the memory know the thing")
+    there = {"blue cube": 0.01, "mark": 0.02}  # so near that an arm that stands still is where it should be
+    nodes = tuple(
+        replace(scene_node(f"object/{name}", name, x), pose=Pose(np.array([x, 0.0, 0.0]), np.array([1.0, 0, 0, 0])))
+        for name, x in there.items()
+    )
+    told = messages.graph_to_msg(GraphUpdate(time.time_ns(), 1, True, nodes), "boot")
+    robot.wait_telling(lambda: graph.publish(told), lambda: said and said[-1].active, 60, "it is replayed")
+    assert said[-1].who == "ann"
+    robot.wait(lambda: not said[-1].active, 60, "the robot is handed back at the end")
+    driven = [one for one in said if one.active]
+    closed = next(at for at, one in enumerate(driven) if one.action[-1] > 0)
+    assert closed > 3 and driven[-1].action[-1] < 0  # it grasped, and let go
+    ann.type("q")
+    ann.close()

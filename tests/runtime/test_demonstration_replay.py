@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85
-from engram.core.types import GraphUpdate, JointState, Observation
+from engram.core.types import JointState, Observation, SceneNode
 from engram.runtime.demonstration_replay import WHO, Demonstration, DemonstrationReplay, moved, read_demonstrations
+from tests.runtime.demonstrations import dataset
 from tests.viewer.scenes import scene_node
 
 CLOSED = np.r_[-np.ones(10), np.ones(10), -np.ones(5)]
@@ -43,11 +45,11 @@ class Scene:
     """Stands in for a memory: the things that are there."""
 
     def __init__(self, **things: float) -> None:
-        nodes = [scene_node(f"object/{at}", name.replace("_", " "), x) for at, (name, x) in enumerate(things.items())]
-        self.update = GraphUpdate(0, 0, True, tuple(nodes))
+        named = enumerate(things.items())
+        self.nodes = [scene_node(f"object/{at}", name.replace("_", " "), x) for at, (name, x) in named]
 
-    def graph(self) -> GraphUpdate:
-        return self.update
+    def graph(self) -> Sequence[SceneNode]:
+        return self.nodes
 
 
 class Straight:
@@ -68,7 +70,7 @@ def drive(replay: DemonstrationReplay, steps: int = 60) -> np.ndarray:
     """Return where the tool was when the hand closed first."""
     tool = PATH[0].copy()
     for step in range(steps):
-        human = replay(at(tool, step))
+        human = replay(at(tool, step * 100_000_000))
         assert human is not None and human.who == WHO
         if human.action[-1] > 0:
             return tool
@@ -79,7 +81,7 @@ def drive(replay: DemonstrationReplay, steps: int = 60) -> np.ndarray:
 def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
     scene = Scene(blue_cube=0.4, red_cube=0.55, mark=0.45)
     words = ["put the red cube on the mark"]
-    replay = DemonstrationReplay([HOLD, CARRY], lambda: scene, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([HOLD, CARRY], scene.graph, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
     np.testing.assert_allclose(drive(replay)[:2], [0.55, 0.1], atol=0.01)
     assert replay.steps > 5
     replay.begin()
@@ -98,30 +100,13 @@ def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
 )
 def test_the_policy_drives_where_nothing_can_be_replayed(words: str, things: dict[str, float]) -> None:
     scene = Scene(**things)
-    replay = DemonstrationReplay([CARRY], lambda: scene, lambda: words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
     assert replay(at(PATH[0])) is None and replay.steps == 0
-    assert DemonstrationReplay([CARRY], lambda: None, lambda: words, Straight(), PANDA_2F85)(at(PATH[0])) is None  # type: ignore[arg-type]
-
-
-def dataset(root: Path, words: str, gripper: np.ndarray, names: list[str]) -> Path:
-    from lerobot.datasets.lerobot_dataset import LeRobotDataset
-
-    layout = {
-        "observation.state": {"dtype": "float32", "shape": (len(names),), "names": names},
-        "action": {"dtype": "float32", "shape": (7,), "names": None},
-    }
-    made = LeRobotDataset.create("any", 10, layout, root=root)
-    for tool, closes in zip(PATH, gripper, strict=True):
-        state = np.r_[tool, np.zeros(len(names) - 3)].astype(np.float32)
-        action = np.r_[np.zeros(6), closes].astype(np.float32)
-        made.add_frame({"observation.state": state, "action": action, "task": words})
-    made.save_episode()
-    made.finalize()
-    return root
+    assert DemonstrationReplay([CARRY], lambda: (), lambda: words, Straight(), PANDA_2F85)(at(PATH[0])) is None  # type: ignore[arg-type]
 
 
 def test_demonstrations_are_read_from_a_dataset(tmp_path: Path) -> None:
-    (one,) = read_demonstrations("--x", dataset(tmp_path / "d", CARRY.words, CLOSED, ["x", "y", "z", "grip"]))
+    (one,) = read_demonstrations("--x", dataset(tmp_path / "d", CARRY.words, CLOSED, ["x", "y", "z", "grip"], PATH))
     assert (one.words, one.grasp, one.release) == (CARRY.words, 10, 20)
     np.testing.assert_allclose(one.tool, PATH, atol=1e-6)
 
@@ -138,10 +123,24 @@ def test_what_cannot_be_replayed_is_refused_by_name(
     tmp_path: Path, words: str, gripper: np.ndarray, names: list[str], said: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=said):
-        read_demonstrations("--x", dataset(tmp_path / "d", words, gripper, names))
+        read_demonstrations("--x", dataset(tmp_path / "d", words, gripper, names, PATH))
 
 
 def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
     (tmp_path / "info.json").write_text(json.dumps({}))
     with pytest.raises(InvalidInputError, match="no LeRobotDataset"):
         read_demonstrations("--x", tmp_path)
+
+
+def test_a_path_goes_on_once_a_control_step_however_often_it_is_asked_and_waits_for_a_tool_that_lags() -> None:
+    scene = Scene(red_cube=0.55, mark=0.45)
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: CARRY.words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    positions = np.r_[PATH[0], np.zeros(5)]
+    actions = [replay.act(positions, now_s) for now_s in (0.0, 0.02, 0.05, 0.08, 0.1)]
+    first, *same, later = [action for action in actions if action is not None]
+    for one in same:
+        np.testing.assert_array_equal(one, first)
+    assert np.linalg.norm(later[:3]) > np.linalg.norm(first[:3])
+    for step in range(2, 100):
+        replay.act(positions, 0.1 * step)
+    assert not replay.is_over  # the tool has not moved
