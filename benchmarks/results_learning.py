@@ -322,15 +322,29 @@ def new_task(results: Results) -> list[str]:
     lit = f"of_{few}_in_varied_light"
     stages |= {lit: f"trained on {few}, their light varied"}
     stages |= {f"{name}_dim": f"{words}; in dim light" for name, words in stages.items() if name != "before"}
-    kinds = {"corrected": "by corrections", "imitated": "by imitation", "helped": "by imitation, helped"}
+    kinds = {
+        "corrected": "practice by corrections",
+        "imitated": "practice by imitation",
+        "helped": "practice by imitation, helped",
+        "replayed": "practice with replays",
+        "retrained": "replays, and trained anew",
+    }
     for arm in config["arms"]:
-        begins = f"on {few} demonstrations, then {{}} episodes of practice {kinds[arm]}"
+        begins = f"on {few} demonstrations, then {{}} episodes of {kinds[arm]}"
         stages |= {f"{arm}_after_{at}": begins.format(at) for at in practised}
     for name, words in stages.items():
         rates = [found[f"new_task_{task}_{name}"] for task in tasks]
         worst_first = sorted(rates, key=lambda rate: rate.get("met") is not False)
         rows.append([words, *map(percent, rates), target(worst_first[0])])
     n = found[f"new_task_{tasks[0]}_before"]["n"]
+    says = {
+        "corrected": "Practice by corrections searches for one of all motions. ",
+        "imitated": "Practice by imitation imitates noisy successes. ",
+        "replayed": "With replays ([how](how-to/practise.md#from-ten-demonstrations)) the demonstrations are carried "
+        "out in other scenes, moved to where the memory sees the things of the words, and what went well is learnt at "
+        "once. ",
+        "retrained": "Trained anew: after every 50 replays, on the demonstrations and all replays so far. ",
+    }
     helps = "An expert that helps knows the simulator's state (oracle) and drives a tenth of the steps at most. "
     false = [row for name, row in found.items() if name.endswith("_false_successes")]
     wrong, told = (sum(row["value"] * row["n"] for row in false), sum(row["n"] for row in false))
@@ -345,8 +359,8 @@ def new_task(results: Results) -> list[str]:
     return [
         f"`{config['policy']}` is trained on demonstrations of one task that it never saw, and practises it "
         "([how](tutorials/your_task.md#4-record-train-evaluate)). *lift*: pick the named cube up. *fetch*: put it on a "
-        "mark that lies between it and the robot. Practice by corrections searches for one of all motions, that by "
-        f"imitation imitates noisy successes. {helps if 'helped' in config['arms'] else ''}The memory judges the "
+        f"mark that lies between it and the robot. {''.join(says.get(arm, '') for arm in config['arms'])}"
+        f"{helps if 'helped' in config['arms'] else ''}The memory judges the "
         f"practice: {wrong:.0f} of the {told} successes that it told were false, and it missed {unseen}. "
         f"Other scenes, n = {n}, one seed. *Dim light*: the "
         "gap `dim`, which no demonstration shows. *Light varied*: trained with `--model brightness_jitter "
