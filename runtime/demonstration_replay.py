@@ -31,6 +31,8 @@ WHO = "replay"
 """Who drives, in the experience."""
 CLOSES = 0.0
 """A gripper command above this closes the hand."""
+BELIEVED = 0.5
+"""What the memory believes in by less is not there."""
 LAG_M = 0.03
 """The replay waits for a tool that is farther behind than this."""
 
@@ -147,10 +149,16 @@ class DemonstrationReplay:
         self._path: np.ndarray | None = None
         self._gripper: np.ndarray = np.zeros(0)
         self._at, self._next_s = 0, -np.inf
+        self._for = ""  # the words of the goal that it is replayed for
         self.why = ""
         """Why nothing is replayed; empty: something is, or nothing was asked for yet."""
         self.steps = 0
         """Control steps that it drove."""
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a demonstration was begun."""
+        return self._path is not None
 
     @property
     def is_over(self) -> bool:
@@ -171,7 +179,12 @@ class DemonstrationReplay:
         The path goes on by one step a control step at most, however often this is called.
         """
         if self._path is None:
-            self.why = self._choose()
+            self._for = self._words()
+            self.why = self._choose(self._for)
+        elif self._words() != self._for:
+            self.begin()
+            self.why = "the goal has ended"
+            return None
         if self._path is None:
             return None
         arm = np.asarray(positions)[: len(self._robot.arm_joints)]
@@ -184,17 +197,20 @@ class DemonstrationReplay:
         action[-1] = self._gripper[max(0, self._at - 1)]
         return action
 
-    def _choose(self) -> str:
+    def _choose(self, words: str) -> str:
         """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
-        words = self._words()
         if (goal := goal_of(words)) is None:
             return f"{words!r} names no relation" if words else "no goal runs (engram do ...)"
-        nodes = [node for node in self._scene() if node.layer == "object" and node.state != "absent"]
+        nodes = [node for node in self._scene() if node.layer == "object" and node.belief >= BELIEVED]
         things, targets = called(goal.thing, nodes), called(goal.target, nodes) if goal.target else []
         for name, found in ((goal.thing, things), (goal.target, targets)):
             if name and not found:
                 return f"the memory knows no {name!r} here"
         thing, target = _place(things), _place(targets) if targets else None
+        low, high = np.array(self._robot.workspace_min[:2]), np.array(self._robot.workspace_max[:2])
+        for name, place in ((goal.thing, thing), (goal.target, target)):
+            if place is not None and not (low <= place).all() & (place <= high).all():
+                return f"the {name} is out of reach, at x {place[0]:.2f} m, y {place[1]:.2f} m"
         alike = [one for one in self._demonstrations if _relation(one) == goal.relation]
         nearest = min(alike, key=lambda one: _far(one, thing, target), default=None)
         path = None if nearest is None else moved(nearest, thing, target)
@@ -216,8 +232,10 @@ class ReplayDevice(TeleopDevice):
         if not self._keys.drives:
             self._replay.begin()
             return Wish(False, said=said)
+        began = self._replay.is_under_way
         action = self._replay.act(seen.positions, time.monotonic())
         if action is None:
+            self._keys.set_driving(not began)  # what comes next is begun anew
             return Wish(False, said=said, note=f"nothing is replayed: {self._replay.why}")
         if self._replay.is_over:
             self._keys.set_driving(False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,15 @@ import pytest
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85
 from engram.core.types import JointState, Observation, SceneNode
-from engram.runtime.demonstration_replay import WHO, Demonstration, DemonstrationReplay, moved, read_demonstrations
+from engram.runtime.demonstration_replay import (
+    WHO,
+    Demonstration,
+    DemonstrationReplay,
+    ReplayDevice,
+    moved,
+    read_demonstrations,
+)
+from engram.runtime.teleop import Keys, Seen
 from tests.runtime.demonstrations import dataset
 from tests.viewer.scenes import scene_node
 
@@ -96,6 +105,7 @@ def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
         ("put the red cube on the mark", {"red_cube": 0.4}),  # no mark
         ("open the drawer", {"drawer": 0.4}),  # no demonstration of that
         ("dance", {"red_cube": 0.4}),
+        ("put the red cube on the mark", {"red_cube": 3.0, "mark": 0.5}),  # out of reach
     ],
 )
 def test_the_policy_drives_where_nothing_can_be_replayed(words: str, things: dict[str, float]) -> None:
@@ -144,3 +154,24 @@ def test_a_path_goes_on_once_a_control_step_however_often_it_is_asked_and_waits_
     for step in range(2, 100):
         replay.act(positions, 0.1 * step)
     assert not replay.is_over  # the tool has not moved
+
+
+def test_what_is_replayed_ends_with_its_goal_and_the_next_one_is_begun_by_the_person_anew() -> None:
+    scene, words, typed = Scene(red_cube=0.55, blue_cube=0.4, mark=0.45), ["put the red cube on the mark"], [" "]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    device = ReplayDevice(replay, Keys(lambda: typed.pop() if typed else "", moves=False))
+    seen = Seen(np.r_[PATH[0], np.zeros(5)], -1.0)
+    assert device.read(seen).drives
+    words[0] = "put the blue cube on the mark"
+    wish = device.read(seen)
+    assert not wish.drives and wish.note == "nothing is replayed: the goal has ended"
+    assert not device.read(seen).drives
+    typed.append(" ")
+    assert device.read(seen).drives
+
+
+def test_what_the_memory_hardly_believes_in_is_not_reached_for() -> None:
+    scene = Scene(red_cube=0.55, mark=0.45)
+    scene.nodes[0] = dataclasses.replace(scene.nodes[0], belief=0.3, state="unseen")
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: CARRY.words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    assert replay(at(PATH[0])) is None and replay.why == "the memory knows no 'red cube' here"
