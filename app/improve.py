@@ -403,12 +403,13 @@ def _practice(
 def _demonstrations(config: ImproveConfig) -> tuple[Demonstration, ...]:
     """Return what is replayed; raises InvalidInputError for no dataset, or where no relation says the task."""
     from engram.learning.rewards.memory_verdict import MemoryVerdict
-    from engram.runtime.demonstration_replay import read_demonstrations
+    from engram.runtime.demonstration_replay import check_shown_by, read_demonstrations
     from engram.sim.tasks import get_task
 
     if not config.demonstrations:
         return ()
     found = read_demonstrations("ImproveConfig.demonstrations", at_home(config.demonstrations))
+    check_shown_by("ImproveConfig.demonstrations", at_home(config.demonstrations), PANDA_2F85)
     _check_words(get_task(config.task), MemoryVerdict())
     return found
 

@@ -77,8 +77,8 @@ def teleop(config: TeleopConfig) -> int:
     from engram.runtime.episode_report import LoopError
 
     with closing(Terminal()) as terminal:
-        client = TeleopClient(config.who or operator(), config.namespace, config.domain)
         shown = _shown(config)
+        client = TeleopClient(config.who or operator(), config.namespace, config.domain)
         with closing(client), closing(_device(config, client, shown, terminal)) as device:
             terminal.begin()
             print(HELP, file=sys.stderr)
@@ -103,10 +103,11 @@ def _device(
 ) -> TeleopDevice:
     robot = client.find_robot(config.timeout_s)
     if shown:
-        from engram.runtime.demonstration_replay import DemonstrationReplay, ReplayDevice
+        from engram.runtime.demonstration_replay import DemonstrationReplay, ReplayDevice, check_shown_by
 
+        check_shown_by("TeleopConfig.demonstrations", at_home(config.demonstrations), robot)
         kinematics = make_kinematics(robot)
-        replay = DemonstrationReplay(shown, client.hear_scene().nodes, lambda: client.words, kinematics, robot)
+        replay = DemonstrationReplay(shown, client.hear_scene().nodes, lambda: client.goal, kinematics, robot)
         return ReplayDevice(replay, Keys(terminal.read, moves=False))
     if config.device == KEYBOARD:
         return Keyboard(Keys(terminal.read), config.speed)

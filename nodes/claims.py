@@ -75,7 +75,8 @@ def hear_bound(
             health.problem(topic, str(error))
 
     bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=qos.is_latched(profile))
-    node.create_subscription(msg_type, topic, Taker(bound.take), qos.beside_strangers(profile))
+    told = QoSProfile(depth=16, durability=profile.durability, reliability=profile.reliability)  # not the newest alone
+    node.create_subscription(msg_type, topic, Taker(bound.take), told)
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 
 

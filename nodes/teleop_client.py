@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from rcl_interfaces.srv import GetParameters
@@ -48,8 +49,8 @@ class TeleopClient(Outsider):
         self._joints_at = 0.0  # monotonic s
         self._stopped = False
         self._moves = True  # the simulation moves in an episode only
-        self.words = ""
-        """Instruction of the running goal; empty: none runs."""
+        self.goal = 0, ""
+        """Number of the running goal, and its instruction; empty: none runs."""
         self._lockstep = False
         self._health = Health()
         node = self.node
@@ -76,7 +77,7 @@ class TeleopClient(Outsider):
 
     def _on_status(self, msg: TaskStatus) -> None:
         self._moves = msg.state == "running"
-        self.words = msg.instruction if self._moves else ""
+        self.goal = msg.episode, msg.instruction if msg.state in ("running", "held") else ""
 
     def find_robot(self, timeout_s: float) -> RobotConfig:
         """Return the robot of the safety node, once its joints are heard.
@@ -112,7 +113,8 @@ class TeleopClient(Outsider):
             while True:
                 self.spin(PERIOD_S)
                 try:
-                    wish = device.read(self._handover.seen(self._joints, robot))
+                    halted = self._stopped or self._silent_s() > JOINTS_LOST_S
+                    wish = device.read(replace(self._handover.seen(self._joints, robot), halted=halted))
                 except Exception as error:
                     raise LoopError(f"the device is gone: {error!r}") from error
                 if STOP in wish.said:  # before the policy has the robot again
@@ -134,9 +136,11 @@ class TeleopClient(Outsider):
     def _pass_on(self, wish: Wish) -> None:
         self._handover.pass_on(wish, self._joints.stamp_ns if self._joints is not None else 0)
 
+    def _silent_s(self) -> float:
+        return time.monotonic() - self._joints_at
+
     def _line(self, wish: Wish) -> str:
-        silent_s = time.monotonic() - self._joints_at
-        if silent_s > JOINTS_LOST_S:
+        if self._silent_s() > JOINTS_LOST_S:
             return "no joint_states come: nothing moves"
         if self._stopped:
             return "the robot is stopped: 'engram release' lets it move again"

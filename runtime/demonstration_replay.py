@@ -33,6 +33,12 @@ CLOSES = 0.0
 """A gripper command above this closes the hand."""
 BELIEVED = 0.5
 """What the memory believes in by less is not there."""
+APPROACH = 3
+"""Least control steps before the grasp of what can be replayed: a piece that begins with a thing in hand cannot."""
+OPEN_HAND = 0.3
+"""A hand that is closed farther than this may hold something."""
+NEAR_M = 0.15
+"""How far the arm may stand from where the demonstration began."""
 LAG_M = 0.03
 """The replay waits for a tool that is farther behind than this."""
 
@@ -61,7 +67,7 @@ class Demonstration:
 
 
 def read_demonstrations(option: str, root: Path) -> tuple[Demonstration, ...]:
-    """Return those of the dataset ``root`` in which the hand closes, and whose words name a relation.
+    """Return those of the dataset ``root`` in which an open hand comes to a grasp, and whose words name a relation.
 
     Raises:
         InvalidInputError: it is no dataset, does not say where the tool was, or has no such demonstration; names the
@@ -87,19 +93,36 @@ def read_demonstrations(option: str, root: Path) -> tuple[Demonstration, ...]:
         )
         for _, episode in frames.groupby("episode_index")
     ]
-    usable = tuple(one for one in found if one.grasp is not None and goal_of(one.words) is not None)
+    for at, one in enumerate(found):
+        if not (np.isfinite(one.tool).all() and np.isfinite(one.gripper).all()):
+            raise InvalidInputError(f"{option}: {root}: episode {at} holds numbers that are not finite")
+    usable = tuple(one for one in found if (one.grasp or 0) >= APPROACH and goal_of(one.words) is not None)
     if not usable:
         raise InvalidInputError(
-            f"{option}: {root}: {len(found)} demonstrations, but none in which the hand closes and whose words name a "
-            "relation, such as 'put the red cube in the bin'"
+            f"{option}: {root}: {len(found)} demonstrations, but none in which an open hand closes, after {APPROACH} "
+            "steps or more, and whose words name a relation, such as 'put the red cube in the bin'"
         )
     return usable
 
 
-def moved(demonstration: Demonstration, thing: np.ndarray, target: np.ndarray | None) -> np.ndarray | None:
+def check_shown_by(option: str, root: Path, robot: RobotConfig, control: ControlConfig | None = None) -> None:
+    """Raise InvalidInputError, which names the ``option``, where the dataset ``root`` is of another robot or rate."""
+    info = json.loads((root / "meta" / "info.json").read_text())
+    dt_s = (control or ControlConfig()).control_dt_s
+    if info.get("robot_type") not in (None, robot.name) or abs(info["fps"] * dt_s - 1.0) > 0.01:
+        raise InvalidInputError(
+            f"{option}: {root}: shown by robot {info.get('robot_type')!r} at {info['fps']:g} steps a second, expected "
+            f"{robot.name!r} at {1 / dt_s:g}"
+        )
+
+
+def moved(
+    demonstration: Demonstration, thing: np.ndarray, target: np.ndarray | None, start: np.ndarray | None = None
+) -> np.ndarray | None:
     """Return the tool's path (n, 3) m with its grasp at ``thing`` and its release at ``target`` (2,) m on the table.
 
-    Heights stay as demonstrated. None: the demonstration has no grasp, or no release where there is a target.
+    It begins at ``start`` (3,) m, by default where it was shown. Heights stay as demonstrated from the grasp on.
+    None: the demonstration has no grasp, or no release where there is a target.
     """
     grasp, release, path = demonstration.grasp, demonstration.release, demonstration.tool
     if grasp is None or (target is not None and release is None):
@@ -111,7 +134,7 @@ def moved(demonstration: Demonstration, thing: np.ndarray, target: np.ndarray | 
     carried = _eased((steps - grasp) / max(1, 0.7 * ((release or len(path)) - grasp)))[:, None]
     out = path.astype(np.float64)
     out[:, :2] += reached * at_thing + carried * (at_target - at_thing)
-    return out
+    return out if start is None else out + (1.0 - reached) * (start - path[0])
 
 
 def _eased(share: np.ndarray) -> np.ndarray:
@@ -127,7 +150,7 @@ class DemonstrationReplay:
         demonstrations: of those whose words name the same relation, the one whose grasp and release are nearest is
             replayed.
         scene: returns what the memory knows.
-        words: returns the instruction of the running goal; empty: none runs.
+        goal: returns the number of the running goal, and its instruction; empty: none runs.
         kinematics, robot: of the arm.
     """
 
@@ -135,12 +158,12 @@ class DemonstrationReplay:
         self,
         demonstrations: Sequence[Demonstration],
         scene: Callable[[], Sequence[SceneNode]],
-        words: Callable[[], str],
+        goal: Callable[[], tuple[int, str]],
         kinematics: Kinematics,
         robot: RobotConfig,
         control: ControlConfig | None = None,
     ) -> None:
-        self._demonstrations, self._scene, self._words = tuple(demonstrations), scene, words
+        self._demonstrations, self._scene, self._goal = tuple(demonstrations), scene, goal
         self._kinematics, self._robot, self._control = kinematics, robot, control or ControlConfig()
         self.begin()
 
@@ -149,7 +172,7 @@ class DemonstrationReplay:
         self._path: np.ndarray | None = None
         self._gripper: np.ndarray = np.zeros(0)
         self._at, self._next_s = 0, -np.inf
-        self._for = ""  # the words of the goal that it is replayed for
+        self._for = 0, ""  # the goal that it is replayed for
         self.why = ""
         """Why nothing is replayed; empty: something is, or nothing was asked for yet."""
         self.steps = 0
@@ -178,17 +201,17 @@ class DemonstrationReplay:
 
         The path goes on by one step a control step at most, however often this is called.
         """
-        if self._path is None:
-            self._for = self._words()
-            self.why = self._choose(self._for)
-        elif self._words() != self._for:
-            self.begin()
-            self.why = "the goal has ended"
-            return None
-        if self._path is None:
-            return None
         arm = np.asarray(positions)[: len(self._robot.arm_joints)]
         tool = self._kinematics.forward(arm).position
+        if self._path is None:
+            self._for = self._goal()
+            closed = self._robot.gripper_fraction(float(positions[-1])) > OPEN_HAND
+            self.why = "the hand is closed: open it first" if closed else self._choose(self._for[1], tool)
+        elif self._goal() != self._for:
+            self.begin()
+            self.why = "the goal has ended"
+        if self._path is None:
+            return None
         if now_s >= self._next_s and np.linalg.norm(self._path[self._at] - tool) < LAG_M:
             self._at = min(self._at + 1, len(self._path) - 1)
             self._next_s = now_s + 0.9 * self._control.control_dt_s
@@ -197,15 +220,16 @@ class DemonstrationReplay:
         action[-1] = self._gripper[max(0, self._at - 1)]
         return action
 
-    def _choose(self, words: str) -> str:
+    def _choose(self, words: str, tool: np.ndarray) -> str:
         """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
         if (goal := goal_of(words)) is None:
             return f"{words!r} names no relation" if words else "no goal runs (engram do ...)"
-        nodes = [node for node in self._scene() if node.layer == "object" and node.belief >= BELIEVED]
+        known = (node for node in self._scene() if node.layer == "object" and node.belief >= BELIEVED)
+        nodes = [node for node in known if node.state == "visible"]
         things, targets = called(goal.thing, nodes), called(goal.target, nodes) if goal.target else []
         for name, found in ((goal.thing, things), (goal.target, targets)):
             if name and not found:
-                return f"the memory knows no {name!r} here"
+                return f"the memory sees no {name!r} now"
         thing, target = _place(things), _place(targets) if targets else None
         low, high = np.array(self._robot.workspace_min[:2]), np.array(self._robot.workspace_max[:2])
         for name, place in ((goal.thing, thing), (goal.target, target)):
@@ -213,9 +237,12 @@ class DemonstrationReplay:
                 return f"the {name} is out of reach, at x {place[0]:.2f} m, y {place[1]:.2f} m"
         alike = [one for one in self._demonstrations if _relation(one) == goal.relation]
         nearest = min(alike, key=lambda one: _far(one, thing, target), default=None)
-        path = None if nearest is None else moved(nearest, thing, target)
+        path = None if nearest is None else moved(nearest, thing, target, tool)
         if nearest is None or path is None:
             return f"no demonstration shows how the {goal.thing} comes to be {goal.relation} something"
+        if (far_m := float(np.linalg.norm(tool - nearest.tool[0]))) > NEAR_M:
+            where = ", ".join(f"{axis} {at:.2f}" for axis, at in zip("xyz", nearest.tool[0], strict=True))
+            return f"the tool is {far_m:.2f} m from where the demonstration began ({where} m): bring it there first"
         self._path, self._gripper = path, nearest.gripper
         return ""
 
@@ -229,6 +256,8 @@ class ReplayDevice(TeleopDevice):
     def read(self, seen: Seen) -> Wish:
         """Return what the demonstration does, while the person has it replayed; at its end they hand back."""
         _, _, said = self._keys.take()
+        if seen.halted and self._keys.drives:
+            self._keys.set_driving(False)  # what was moved meanwhile is not where it was
         if not self._keys.drives:
             self._replay.begin()
             return Wish(False, said=said)

@@ -23,7 +23,7 @@ from engram.core.paths import at_home
 from engram.core.provenance import dataset_hash
 from engram.core.registry import make_robot
 from engram.core.robot import RobotConfig
-from engram.core.types import Transition
+from engram.core.types import EE_ACTION_DIM, Transition
 from engram.learning.experience.reader import EpisodeInfo, ExperienceReader
 from engram.learning.replay.earlier import open_earlier
 from engram.runtime.datasets import MergeReport, check_absent, put_together, write_log
@@ -183,6 +183,7 @@ def _imitable(steps: Sequence[Transition]) -> Sequence[Transition]:
     """Return the episode from where a person took over last: what led there is not to be imitated, see Sirius
     (arXiv:2211.08416). A piece between two takeovers is no demonstration either: who learns it learns to end there.
     """
+    steps = [step for step in steps if not step.held]  # the arm stood still, and not by the policy's own word
     person = [step.intervention for step in steps]
     taken = [at for at in range(1, len(steps)) if person[at] and not person[at - 1]]
     return steps[taken[-1] :] if taken else steps
@@ -200,6 +201,12 @@ def _pictures(one: _Read, robot: RobotConfig) -> dict[str, tuple[int, ...]]:
         raise InvalidInputError(f"{one.name}: cameras {', '.join(shapes)}, {of}: {', '.join(robot.camera_names)}")
     if len(step.state) != robot.state_dim:
         raise InvalidInputError(f"{one.name}: a state of {len(step.state)} numbers, {of}: {robot.state_dim}")
+    for at, each in enumerate(one.steps):
+        if len(each.executed_action) != EE_ACTION_DIM or not (np.abs(each.executed_action) <= 1.0 + 1e-6).all():
+            raise InvalidInputError(
+                f"{one.name}: action {each.executed_action.tolist()} in step {at}, expected tool motions of "
+                f"{EE_ACTION_DIM} numbers in -1..1: those of a policy that answers with joint positions are none"
+            )
     apart = np.diff([each.stamp_ns for each in one.steps]) / 1e9
     if len(apart) and abs(np.median(apart) * FPS - 1) > 0.2:
         raise InvalidInputError(f"{one.name}: {np.median(apart):.3f} s from step to step, expected {1 / FPS:g} s")

@@ -256,7 +256,7 @@ class Practice:
             self._replay = DemonstrationReplay(
                 demonstrations,
                 lambda: self.runtime.memory.graph().nodes if self.runtime.memory is not None else (),
-                lambda: world.oracle_outcome().instruction,
+                lambda: ((outcome := world.oracle_outcome()).episode, outcome.instruction),
                 controller.kinematics,
                 controller.robot,
                 controller.config,

@@ -45,6 +45,8 @@ class Seen:
 
     positions: np.ndarray  # (n,) rad, measured, the gripper's last
     gripper: float  # as it was last commanded: -1 open, 1 closed
+    halted: bool = False
+    """It is stopped, or nothing is heard of its joints: what is commanded is not carried out."""
 
 
 @dataclass(frozen=True)

@@ -268,7 +268,7 @@ def test_a_demonstration_is_replayed_where_the_memory_sees_things_and_handed_bac
     robot.wait(lambda: "nothing is replayed: no goal runs" in ann.printed(), 60, "she is told that no goal runs")
     words = "put the blue cube on the mark"
     status.publish(TaskStatus(episode=1, state="running", instruction=words, robot_id="robot0"))
-    unknown = "nothing is replayed: the memory knows no 'blue cube' here"
+    unknown = "nothing is replayed: the memory sees no 'blue cube' now"
     robot.wait(lambda: unknown in ann.printed(), 60, "nor does the memory know the thing")
     there = {"blue cube": 0.01, "mark": 0.02}  # so near that an arm that stands still is where it should be
     nodes = tuple(

@@ -18,6 +18,7 @@ from engram.runtime.demonstration_replay import (
     Demonstration,
     DemonstrationReplay,
     ReplayDevice,
+    check_shown_by,
     moved,
     read_demonstrations,
 )
@@ -45,6 +46,10 @@ def test_a_path_begins_as_shown_grasps_at_the_thing_and_lets_go_at_the_target() 
 def test_what_is_held_to_the_end_moves_with_the_thing_alone() -> None:
     path = moved(HOLD, np.array([0.6, 0.2]), None)
     assert path is not None
+    begun = moved(HOLD, np.array([0.6, 0.2]), None, np.array([0.32, 0.05, 0.25]))
+    assert begun is not None
+    np.testing.assert_allclose(begun[0], [0.32, 0.05, 0.25])
+    np.testing.assert_allclose(begun[10:], path[10:])
     np.testing.assert_allclose(path[10:, :2] - PATH[10:20, :2], [np.array([0.6, 0.2]) - PATH[10, :2]] * 10)
     assert moved(HOLD, np.zeros(2), np.zeros(2)) is None  # it lets go nowhere
     assert moved(Demonstration("touch the cube", PATH, -np.ones(25)), np.zeros(2), None) is None
@@ -90,7 +95,7 @@ def drive(replay: DemonstrationReplay, steps: int = 60) -> np.ndarray:
 def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
     scene = Scene(blue_cube=0.4, red_cube=0.55, mark=0.45)
     words = ["put the red cube on the mark"]
-    replay = DemonstrationReplay([HOLD, CARRY], scene.graph, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([HOLD, CARRY], scene.graph, lambda: (1, words[0]), Straight(), PANDA_2F85)  # type: ignore[arg-type]
     np.testing.assert_allclose(drive(replay)[:2], [0.55, 0.1], atol=0.01)
     assert replay.steps > 5
     replay.begin()
@@ -110,9 +115,9 @@ def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
 )
 def test_the_policy_drives_where_nothing_can_be_replayed(words: str, things: dict[str, float]) -> None:
     scene = Scene(**things)
-    replay = DemonstrationReplay([CARRY], scene.graph, lambda: words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
     assert replay(at(PATH[0])) is None and replay.steps == 0
-    assert DemonstrationReplay([CARRY], lambda: (), lambda: words, Straight(), PANDA_2F85)(at(PATH[0])) is None  # type: ignore[arg-type]
+    assert DemonstrationReplay([CARRY], lambda: (), lambda: (1, words), Straight(), PANDA_2F85)(at(PATH[0])) is None  # type: ignore[arg-type]
 
 
 def test_demonstrations_are_read_from_a_dataset(tmp_path: Path) -> None:
@@ -125,8 +130,15 @@ def test_demonstrations_are_read_from_a_dataset(tmp_path: Path) -> None:
     ("words", "gripper", "names", "said"),
     [
         (CARRY.words, CLOSED, ["j1", "j2", "j3"], r"--x: .*state \['j1', 'j2', 'j3'\], 7 numbers an action; expected"),
-        (CARRY.words, -np.ones(25), ["x", "y", "z"], "--x: .*1 demonstrations, but none in which the hand closes"),
-        ("dance", CLOSED, ["x", "y", "z"], "--x: .*none in which the hand closes and whose words name a relation"),
+        (
+            CARRY.words,
+            np.ones(25),
+            ["x", "y", "z"],
+            "--x: .*none in which an open hand closes",
+        ),  # begins with it in hand
+        (CARRY.words, np.r_[np.nan, CLOSED[1:]], ["x", "y", "z"], "--x: .*episode 0 holds numbers that are not finite"),
+        (CARRY.words, -np.ones(25), ["x", "y", "z"], "--x: .*1 demonstrations, but none in which an open hand closes"),
+        ("dance", CLOSED, ["x", "y", "z"], "--x: .*none in which .* and whose words name a relation"),
     ],
 )
 def test_what_cannot_be_replayed_is_refused_by_name(
@@ -144,7 +156,7 @@ def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
 
 def test_a_path_goes_on_once_a_control_step_however_often_it_is_asked_and_waits_for_a_tool_that_lags() -> None:
     scene = Scene(red_cube=0.55, mark=0.45)
-    replay = DemonstrationReplay([CARRY], scene.graph, lambda: CARRY.words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
     positions = np.r_[PATH[0], np.zeros(5)]
     actions = [replay.act(positions, now_s) for now_s in (0.0, 0.02, 0.05, 0.08, 0.1)]
     first, *same, later = [action for action in actions if action is not None]
@@ -158,7 +170,7 @@ def test_a_path_goes_on_once_a_control_step_however_often_it_is_asked_and_waits_
 
 def test_what_is_replayed_ends_with_its_goal_and_the_next_one_is_begun_by_the_person_anew() -> None:
     scene, words, typed = Scene(red_cube=0.55, blue_cube=0.4, mark=0.45), ["put the red cube on the mark"], [" "]
-    replay = DemonstrationReplay([CARRY], scene.graph, lambda: words[0], Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, words[0]), Straight(), PANDA_2F85)  # type: ignore[arg-type]
     device = ReplayDevice(replay, Keys(lambda: typed.pop() if typed else "", moves=False))
     seen = Seen(np.r_[PATH[0], np.zeros(5)], -1.0)
     assert device.read(seen).drives
@@ -173,5 +185,34 @@ def test_what_is_replayed_ends_with_its_goal_and_the_next_one_is_begun_by_the_pe
 def test_what_the_memory_hardly_believes_in_is_not_reached_for() -> None:
     scene = Scene(red_cube=0.55, mark=0.45)
     scene.nodes[0] = dataclasses.replace(scene.nodes[0], belief=0.3, state="unseen")
-    replay = DemonstrationReplay([CARRY], scene.graph, lambda: CARRY.words, Straight(), PANDA_2F85)  # type: ignore[arg-type]
-    assert replay(at(PATH[0])) is None and replay.why == "the memory knows no 'red cube' here"
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    assert replay(at(PATH[0])) is None and replay.why == "the memory sees no 'red cube' now"
+
+
+def test_a_replay_begins_with_an_open_hand_near_where_it_was_shown_and_not_while_the_robot_is_halted() -> None:
+    scene, typed, goal = Scene(red_cube=0.55, mark=0.45), [" "], [1]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (goal[0], CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    here, far = np.r_[PATH[0], np.zeros(5)], np.r_[PATH[0] + [0.2, 0.0, 0.0], np.zeros(5)]
+    holding = here + np.r_[np.zeros(7), PANDA_2F85.gripper_closed]
+    assert replay.act(holding, 0.0) is None and replay.why == "the hand is closed: open it first"
+    assert replay.act(far, 0.0) is None
+    assert replay.why.startswith("the tool is 0.20 m from where the demonstration began (x 0.30, y 0.00, z 0.20 m)")
+    device = ReplayDevice(replay, Keys(lambda: typed.pop() if typed else "", moves=False))
+    assert device.read(Seen(here, -1.0)).drives
+    assert not device.read(Seen(here, -1.0, halted=True)).drives  # stopped by somebody else
+    assert not device.read(Seen(here, -1.0)).drives  # nor after a release
+    typed.append(" ")
+    assert device.read(Seen(here, -1.0)).drives
+    goal[0] = 2  # in the same words
+    assert not device.read(Seen(here, -1.0)).drives
+
+
+def test_demonstrations_of_another_robot_or_rate_are_refused(tmp_path: Path) -> None:
+    shown = dataset(tmp_path / "d", CARRY.words, CLOSED, ["x", "y", "z"], PATH)
+    check_shown_by("--x", shown, PANDA_2F85)  # it does not say whose it is
+    info = shown / "meta" / "info.json"
+    told = json.loads(info.read_text())
+    for key, value in (("robot_type", "so101"), ("fps", 30)):
+        info.write_text(json.dumps(told | {key: value}))
+        with pytest.raises(InvalidInputError, match=r"--x: .*expected 'panda_2f85' at 10"):
+            check_shown_by("--x", shown, PANDA_2F85)

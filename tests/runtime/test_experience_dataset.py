@@ -147,9 +147,22 @@ def at_another_rate(steps: list[Transition]) -> list[Transition]:
     return [replace(step, stamp_ns=step.stamp_ns // 2) for step in steps]
 
 
+def of_joint_positions(steps: list[Transition]) -> list[Transition]:
+    return [replace(step, executed_action=np.full(7, 1.7, np.float32)) for step in steps]
+
+
+def test_steps_in_which_the_robot_was_held_are_no_demonstration(tmp_path: Path) -> None:
+    held = [replace(s, author="hold:stale" if s.step in (1, 2) else "base") for s in episode(1, steps=6)]
+    learner = stored(tmp_path / "learner", held)
+    assert make_dataset(DatasetConfig((str(learner),), str(tmp_path / "data"), robot=OURS)).frames == 4
+    whole = DatasetConfig((str(learner),), str(tmp_path / "all"), robot=OURS, episodes="all")
+    assert make_dataset(whole).frames == 6
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        (of_joint_positions, r"action \[1.7.* in step 0, expected tool motions of 7 numbers"),
         (of_another_robot, "a state of 14 numbers, expected that of robot 'panda_2f85'; name the one .*: 15"),
         (of_a_changed_camera, r"pictures of \{'front': \(9, 8, 3\)\} in step 1, before of"),
         (at_another_rate, "0.050 s from step to step, expected 0.1 s"),
