@@ -113,13 +113,13 @@ def _leave(node: EngramNode | None, executor: SingleThreadedExecutor | None, sta
             node.close()
         except Exception as error:
             print(f"{node.get_name()}: {type(error).__name__} while closing: {error}", file=sys.stderr)
-    own_process.end_within(DESTROY_S, status)
-    if executor is not None:
-        executor.shutdown()  # it holds on to what it waits for: without this, nothing below is really destroyed
-    if node is not None:
-        try:
-            node.destroy_node()
-        except Exception as error:  # the context is gone already: nothing is left to destroy
-            print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
-    rclpy.try_shutdown()
+    with own_process.ending_within(DESTROY_S, status):
+        if executor is not None:
+            executor.shutdown()  # it holds on to what it waits for: without this, nothing below is really destroyed
+        if node is not None:
+            try:
+                node.destroy_node()
+            except Exception as error:  # the context is gone already: nothing is left to destroy
+                print(f"{node.get_name()}: {type(error).__name__} while leaving: {error}", file=sys.stderr)
+        rclpy.try_shutdown()
     own_process.ignore_signals()  # rclpy has just put back the handlers that it found

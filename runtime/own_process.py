@@ -102,8 +102,9 @@ class _TimerEvent(ctypes.Structure):
     ]
 
 
-def end_within(seconds: int, status: int) -> None:
-    """End the process with ``status`` after so many seconds [s], whatever it does then; once all is durable.
+@contextlib.contextmanager
+def ending_within(seconds: int, status: int) -> Iterator[None]:
+    """End the process with ``status`` if this takes longer than so many seconds [s]; once all is durable.
 
     Not even Python's lock is needed: Fast DDS may wait for ever, holding it, when participants leave at the same time
     (eProsima/Fast-DDS issue 6513).
@@ -111,8 +112,14 @@ def end_within(seconds: int, status: int) -> None:
     libc = ctypes.CDLL(None)
     timer, at = ctypes.c_void_p(), (ctypes.c_long * 4)(0, 0, seconds, 0)
     event = _TimerEvent(status, 0, _IN_A_THREAD, ctypes.cast(libc._exit, ctypes.c_void_p), None)
-    if libc.timer_create(_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) == 0:
+    armed = libc.timer_create(_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) == 0
+    if armed:
         libc.timer_settime(timer, 0, ctypes.byref(at), None)
+    try:
+        yield
+    finally:
+        if armed:
+            libc.timer_delete(timer)
 
 
 def interrupted() -> bool:

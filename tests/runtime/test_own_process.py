@@ -63,8 +63,9 @@ def test_a_process_ends_with_its_status_although_a_library_keeps_pythons_lock():
     code = """
 import ctypes
 from engram.runtime import own_process
-own_process.end_within(1, 7)
-ctypes.PyDLL(None).sleep(60)
+with own_process.ending_within(1, 9): pass
+ctypes.PyDLL(None).sleep(2)
+with own_process.ending_within(1, 7): ctypes.PyDLL(None).sleep(60)
 """
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
