@@ -132,10 +132,12 @@ def become(executable: str, words: list[str], environment: dict[str, str], folde
         os.chdir(folder)
         module = importlib.import_module(f"engram.nodes.{executable}")
         sys.argv = [str(module.__file__), *words]
-        module.main()
-    finally:  # a node ends its process itself
+        status = int(module.main() or 0)  # most nodes end their process themselves
+    except BaseException:  # noqa: BLE001 - whatever it is, this process ends here
         traceback.print_exc()
-        os._exit(1)
+        status = 1
+    sys.stdout.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
