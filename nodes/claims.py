@@ -75,7 +75,8 @@ def hear_bound(
             health.problem(topic, str(error))
 
     bound = BoundTopic(topic, _claim(node, topic, writers), "", hear, health, latched=qos.is_latched(profile))
-    told = QoSProfile(depth=16, durability=profile.durability, reliability=profile.reliability)  # not the newest alone
+    depth = max(16, profile.depth)  # room for strangers beside the newest
+    told = QoSProfile(depth=depth, durability=profile.durability, reliability=profile.reliability)
     node.create_subscription(msg_type, topic, Taker(bound.take), told)
     node.create_timer(RETRY_S, bound.retry, clock=Clock(clock_type=ClockType.STEADY_TIME))
 

@@ -24,6 +24,7 @@ from engram.nodes import messages, qos
 from engram.nodes.executor import KeptExecutor
 from engram.nodes.lifecycle_requests import ServiceRequests
 from engram.nodes.params import check_unknown, declare
+from engram.nodes.process import DESTROY_S
 from engram.runtime import own_process
 from engram.runtime.health import TOPIC
 from engram.runtime.node_set import NodeSet
@@ -95,9 +96,10 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt):  # the signal that ended the context may reach Python only now
             own_process.ignore_signals()
         own_process.ignore_signals()
-        if manager is not None:
-            manager.destroy_node()
-        rclpy.try_shutdown()
+        with own_process.ending_within(DESTROY_S, status):
+            if manager is not None:
+                manager.destroy_node()
+            rclpy.try_shutdown()
         own_process.ignore_signals()  # rclpy has just put back the handlers that it found
     return status
 

@@ -61,7 +61,7 @@ FPS = 10
 RECORDED_PUSHES = PushConfig(steps=(1, 10), speed_m_s=(0.4, 1.3))
 """Pushes begin before most objects are grasped; they displace the object by up to 9 cm."""
 CLAIM = "config.json"
-"""What lies beside the parts: what they are recordings of, and who writes there."""
+"""What lies beside the parts and says what they are recordings of."""
 UNFINISHED = ".unfinished"
 """Ends the name of a part while it is recorded."""
 
