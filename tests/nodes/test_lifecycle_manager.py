@@ -22,7 +22,7 @@ from engram.app.up import child_environment
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"])
 NODE = """
-import sys, time
+import os, sys, time
 import rclpy
 from rclpy.executors import ExternalShutdownException
 from rclpy.lifecycle import LifecycleNode, TransitionCallbackReturn as Return
@@ -41,6 +41,7 @@ try:
     rclpy.spin(Small(sys.argv[1]))
 except (KeyboardInterrupt, ExternalShutdownException):
     pass
+os._exit(0)  # Fast DDS waits for ever at times where several leave together
 """
 
 MARKED = """
