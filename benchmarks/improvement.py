@@ -25,6 +25,7 @@ from engram.app.improve import ImproveConfig, practise
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.errors import unknown_name
 from engram.core.provenance import machine
+from engram.runtime.record import RecordConfig, record
 
 CELLS = {
     "pick_place on turned": ("turned", "pick_place", 200),
@@ -46,6 +47,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "noisy cloning": {"exploration": 0.1, "search": 0},
     "corrections": {"search": 50},
     "helped cloning": {"exploration": 0.1, "search": 0, "oracle_help": 0.1},
+    "replays": {"search": 0},
     "advantage cloning": {"algorithm": "advantage_cloning", **CRITICS},
     "edit actor": {"algorithm": "edit_actor", **CRITICS},
     "best of n": {"algorithm": "best_of_n", **CRITICS},
@@ -53,6 +55,8 @@ ARMS: dict[str, dict[str, Any]] = {
     "soft actor critic": {"algorithm": "soft_actor_critic", **CRITICS},
 }
 """Arm -> settings of ``engram improve``."""
+SHOWN = {"replays": 10}
+"""Arm -> demonstrations that it replays; scripted experts give them in the simulation without a gap."""
 LONG = ("noisy cloning", "corrections")
 BEST = "corrections"
 """The best of the arms that nobody helps: it has to meet the target."""
@@ -69,8 +73,8 @@ class ImprovementBenchmark:
     """One seed of 20 episodes in the first cell, measured on 10."""
     arms: tuple[str, ...] = ("cloning", "noisy cloning", "corrections")
     """Which ones: cloning; noisy cloning; corrections of all motions, searched for in 50 episodes each;
-    helped cloning, where an expert takes over in a tenth of the steps; with critics: advantage cloning, edit actor,
-    best of n, noise steering, soft actor critic."""
+    helped cloning, where an expert takes over in a tenth of the steps; replays of demonstrations from the simulation;
+    with critics: advantage cloning, edit actor, best of n, noise steering, soft actor critic."""
     cells: tuple[str, ...] = USUAL
     """Which ones."""
     seeds: int = 3
@@ -114,11 +118,20 @@ def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
                     measured=10 if config.quick else config.measured,
                     seed=seed,
                     work=config.work,
+                    demonstrations=_shown(config, task, SHOWN[arm]) if arm in SHOWN else "",
                     **ARMS[arm],
                 )
                 report = practise(wanted)
                 found.append({"cell": cell, "arm": arm, "seed": seed} | _told(report))
     return found
+
+
+def _shown(config: ImprovementBenchmark, task: str, episodes: int) -> str:
+    """Return the folder of demonstrations in the simulation without a gap, those of an earlier run if there are any."""
+    folder = config.work / "shown" / f"{task}_{episodes}"
+    if not folder.is_dir():
+        record(RecordConfig(str(folder), tasks=(task,), episodes=episodes, workers=1))
+    return str(folder)
 
 
 def _told(report: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,21 @@ OPEN_HAND = 0.3
 NEAR_M = 0.15
 """How far the arm may stand from where the demonstration began."""
 LAG_M = 0.03
-"""The replay waits for a tool that is farther behind than this."""
+"""The replay waits for a tool that is farther than this from where it has just been led."""
+LATE_STEPS = 2
+"""The path goes on while the robot is at most so many control steps behind."""
+MENDS = 0.2
+"""Share of its distance to the path that the tool is led back by in a control step. With much more, a robot that
+carries out its commands two steps late swings about the path."""
+AT_REST_M, CLOSE_M = 0.003, 0.008
+"""At a grasp and a release the tool has to be as near and as slow, in a control step, before the hand moves."""
+MOVES, AT_REST = 0.05, 0.01
+"""The hand moves when it has opened or closed by more, and rests when it does so by less in a control step."""
+HARDER = 0.1
+"""What is added to that share in each control step in which the tool rests beside a place where the path stands: small
+motions may have no effect on the robot."""
+PATIENCE = 12
+"""Control steps after which neither the tool nor the hand is waited for any longer."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +185,9 @@ class DemonstrationReplay:
         """Begin anew: at the next step it is chosen what is replayed."""
         self._path: np.ndarray | None = None
         self._gripper: np.ndarray = np.zeros(0)
-        self._at, self._next_s = 0, -np.inf
+        self._at, self._near, self._next_s, self._waited, self._rested = 0, 0, -np.inf, 0, 0
+        self._feed, self._tool_was, self._hand_was, self._hand_at_key = np.zeros(3), np.zeros(3), 0.0, 0.0
+        self._keys: tuple[int, ...] = ()  # steps at which the hand closes or opens
         self._for = 0, ""  # the goal that it is replayed for
         self.why = ""
         """Why nothing is replayed; empty: something is, or nothing was asked for yet."""
@@ -212,13 +228,45 @@ class DemonstrationReplay:
             self.why = "the goal has ended"
         if self._path is None:
             return None
-        if now_s >= self._next_s and np.linalg.norm(self._path[self._at] - tool) < LAG_M:
-            self._at = min(self._at + 1, len(self._path) - 1)
+        if now_s >= self._next_s:
             self._next_s = now_s + 0.9 * self._control.control_dt_s
+            hand = self._robot.gripper_fraction(float(positions[-1]))
+            before, passed = self._path[self._at], self._path[self._near : self._at + 1]
+            self._near += int(np.argmin(np.linalg.norm(passed - tool, axis=1)))
+            if self._may_go_on(tool, hand):
+                self._waited = self._rested = 0
+                if self._at in self._keys:
+                    self._hand_at_key = hand
+                self._at = min(self._at + 1, len(self._path) - 1)
+            else:
+                self._waited += 1
+                self._rested += bool(np.linalg.norm(tool - self._tool_was) < AT_REST_M)
+            self._feed, self._tool_was, self._hand_was = self._path[self._at] - before, tool, hand
+        motion = self._feed + min(1.0, MENDS + HARDER * self._rested) * self._beside(tool)
         action = np.zeros(EE_ACTION_DIM)
-        action[:3] = np.clip((self._path[self._at] - tool) / self._control.position_scale_m, -1.0, 1.0)
+        action[:3] = np.clip(motion / self._control.position_scale_m, -1.0, 1.0)
         action[-1] = self._gripper[max(0, self._at - 1)]
         return action
+
+    def _beside(self, tool: np.ndarray) -> np.ndarray:
+        """Return the way from the tool to the nearest place of the path (3,) m; while the path stands, to that place.
+
+        So a robot that carries out its commands late is not hurried.
+        """
+        assert self._path is not None
+        return np.asarray(self._path[self._near if self._feed.any() else self._at] - tool)
+
+    def _may_go_on(self, tool: np.ndarray, hand: float) -> bool:
+        """Whether the robot has come so far that the path goes on."""
+        assert self._path is not None
+        patient = self._waited < PATIENCE
+        far, moved_m = (float(np.linalg.norm(tool - at)) for at in (self._path[self._at], self._tool_was))
+        if self._at in self._keys and patient:  # next the hand moves
+            return far < CLOSE_M and moved_m < AT_REST_M
+        if self._at - 1 in self._keys and patient:  # it was told to
+            return abs(hand - self._hand_at_key) > MOVES and abs(hand - self._hand_was) < AT_REST
+        on_path = np.linalg.norm(self._path[self._near] - tool) < LAG_M
+        return bool(on_path) and (self._at - self._near <= LATE_STEPS or far < CLOSE_M)
 
     def _choose(self, words: str, tool: np.ndarray) -> str:
         """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
@@ -244,6 +292,7 @@ class DemonstrationReplay:
             where = ", ".join(f"{axis} {at:.2f}" for axis, at in zip("xyz", nearest.tool[0], strict=True))
             return f"the tool is {far_m:.2f} m from where the demonstration began ({where} m): bring it there first"
         self._path, self._gripper = path, nearest.gripper
+        self._keys = tuple(step for step in (nearest.grasp, nearest.release) if step is not None)
         return ""
 
 

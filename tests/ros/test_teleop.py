@@ -255,7 +255,7 @@ def test_a_robot_that_is_not_there_is_named(person):
 
 
 def test_a_demonstration_is_replayed_where_the_memory_sees_things_and_handed_back_at_its_end(robot, person, tmp_path):
-    path = np.c_[np.linspace(0.0, 0.02, 12), np.zeros((12, 2))]
+    path = np.c_[np.linspace(0.0, 0.004, 12), np.zeros((12, 2))]
     gripper = np.r_[-np.ones(5), np.ones(4), -np.ones(3)]
     shown = dataset(tmp_path / "shown", "put the red cube on the mark", gripper, ["x", "y", "z"], path)
     said = robot.listen(Intervention, "intervention", qos.EVENTS)
@@ -270,7 +270,7 @@ def test_a_demonstration_is_replayed_where_the_memory_sees_things_and_handed_bac
     status.publish(TaskStatus(episode=1, state="running", instruction=words, robot_id="robot0"))
     unknown = "nothing is replayed: the memory sees no 'blue cube' now"
     robot.wait(lambda: unknown in ann.printed(), 60, "nor does the memory know the thing")
-    there = {"blue cube": 0.01, "mark": 0.02}  # so near that an arm that stands still is where it should be
+    there = {"blue cube": 0.002, "mark": 0.004}  # so near that an arm that stands still is where it should be
     nodes = tuple(
         replace(scene_node(f"object/{name}", name, x), pose=Pose(np.array([x, 0.0, 0.0]), np.array([1.0, 0, 0, 0])))
         for name, x in there.items()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
+from engram.core.control import ControlConfig
 from engram.core.errors import InvalidInputError
 from engram.core.robot import PANDA_2F85
 from engram.core.types import JointState, Observation, SceneNode
@@ -75,8 +77,8 @@ class Straight:
         return Pose(np.asarray(arm[:3]), np.array([1.0, 0, 0, 0]))
 
 
-def at(tool: np.ndarray, stamp_ns: int = 1) -> Observation:
-    joints = np.r_[tool, np.zeros(5)]
+def at(tool: np.ndarray, stamp_ns: int = 1, gripper: float = 0.0) -> Observation:
+    joints = np.r_[tool, np.zeros(4), gripper]
     return Observation(stamp_ns, {}, JointState(stamp_ns, PANDA_2F85.joint_names, joints, 0 * joints))
 
 
@@ -101,6 +103,52 @@ def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
     replay.begin()
     words[0] = "put the blue cube on the mark"
     np.testing.assert_allclose(drive(replay)[:2], [0.4, 0.1], atol=0.01)
+
+
+class Body:
+    """An arm that differs from the one that demonstrated; its hand closes on a thing, or opens, at once."""
+
+    def __init__(self, late: int = 0, deadband: float = 0.0, gain: float = 1.0, yaw_deg: float = 0.0) -> None:
+        self.tool, self.hand, self.moved = PATH[0].copy(), 0.0, 0.0
+        self.coming = [np.r_[np.zeros(6), -1.0]] * late
+        self.deadband, self.gain, self.turn = deadband, gain, Rotation.from_euler("z", yaw_deg, degrees=True)
+
+    def step(self, action: np.ndarray) -> None:
+        *self.coming, now = [action, *self.coming]
+        length = float(np.linalg.norm(now[:3]))
+        motion = now[:3] * max(0.0, length - self.deadband) / max(length, 1e-9)
+        motion = self.gain * ControlConfig().position_scale_m * self.turn.apply(motion)
+        self.tool, self.moved = self.tool + motion, float(np.linalg.norm(motion))
+        self.hand = 0.45 if now[-1] > 0 else 0.0
+
+    def seen(self, step: int) -> Observation:
+        opened, closed = PANDA_2F85.gripper_open, PANDA_2F85.gripper_closed
+        return at(self.tool, step * 100_000_000, opened + self.hand * (closed - opened))
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"late": 2}, {"deadband": 0.12}, {"gain": 1.4}, {"gain": 0.6}, {"yaw_deg": 15.0}], ids=str
+)
+def test_a_robot_whose_motions_differ_rests_at_the_thing_when_it_grasps_and_at_the_target_when_it_lets_go(
+    body: dict[str, float],
+) -> None:
+    scene, robot, hands = Scene(red_cube=0.5, mark=0.45), Body(**body), []  # type: ignore[arg-type]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    path = moved(CARRY, np.array([0.5, 0.1]), np.array([0.45, 0.1]), PATH[0])
+    assert path is not None
+    beside = 0.0
+    for step in range(120):
+        human = replay(robot.seen(step))
+        assert human is not None
+        was = robot.hand
+        robot.step(human.action)
+        beside = max(beside, float(np.linalg.norm(path - robot.tool, axis=1).min()))
+        if robot.hand != was:
+            hands.append((np.linalg.norm(path[10 if robot.hand else 20] - robot.tool), robot.moved))
+    assert replay.is_over and len(hands) == 2  # it closes once, and opens once
+    assert max(far for far, _ in hands) < 0.02
+    assert max(moved_m for _, moved_m in hands) < 0.016  # as shown
+    assert beside < 0.035  # it cuts no corner
 
 
 @pytest.mark.parametrize(
