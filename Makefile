@@ -8,9 +8,8 @@ BIN := .venv/bin
 export MUJOCO_GL ?= egl
 # Two torch thread pools on the same cores collapse: every process keeps to one thread.
 export OMP_NUM_THREADS ?= 1
-# Processes among which `make test` shares out the tests (tests/workers.py); each holds about 2 GB. On two cores
-# three are the quickest: two start nodes, and wait most of the time.
-WORKERS ?= 3
+# Processes among which `make test` shares out the tests (tests/workers.py); each holds about 2 GB.
+WORKERS ?= 2
 # Parts of the proofs that `make prove` runs (engram prove --help).
 PARTS ?= loop memory policy faults learner gate promise
 

@@ -1,8 +1,9 @@
 """Shares the tests out among pytest-xdist's workers (``pytest -n 2``, as ``make test`` runs them).
 
-A file stays on one worker: what its module fixtures made is made once. The files that start ROS nodes or a browser stay
-on two workers, one test after the other on each: they start several processes each, and wait for them most of the time.
-They come first, then the files with slow tests, so that no worker is left with a long file at the end.
+A file stays on one worker: what its module fixtures made is made once. All files that start ROS nodes or a browser stay
+on the same worker, one test after the other: they start several processes each, and what they say of time and of
+``/dev/shm`` is not disturbed by other nodes. They come first, then the files with slow tests, so that no worker is left
+with a long file at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
 from xdist.workermanage import WorkerController
 
-NODES = ("files that start nodes", "more files that start nodes")
+NODES = "files that start nodes"
 
 
 @cache
@@ -29,20 +30,12 @@ def says(file: Path, *marks: str) -> bool:
     return any(f"pytest.mark.{mark}" in text for mark in marks)
 
 
-class NodesOnTwoWorkers(LoadFileScheduling):
-    """Files are the units of work; all that start nodes or a browser are two units."""
-
-    def __init__(self, config: pytest.Config, log: Producer) -> None:
-        super().__init__(config, log)
-        self._unit: dict[str, str] = {}  # of each file that was seen so far
+class NodesOnOneWorker(LoadFileScheduling):
+    """Files are the units of work; those that start nodes or a browser are one unit."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::", 1)[0]
-        if file not in self._unit:
-            starts = says(self.config.rootpath / file, "ros", "browser")
-            seen = sum(unit in NODES for unit in self._unit.values())
-            self._unit[file] = NODES[seen % len(NODES)] if starts else file
-        return self._unit[file]
+        return NODES if says(self.config.rootpath / file, "ros", "browser") else file
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Give away what a dead worker had left, without the test that ended it: xdist would run that again.
@@ -102,7 +95,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
     if config.option.dist != "load":
         return None
     config.option.loadscopereorder = False  # the order of the collection, which the next function makes
-    return NodesOnTwoWorkers(config, log)
+    return NodesOnOneWorker(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
