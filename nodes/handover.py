@@ -47,7 +47,8 @@ class Handover:
     def seen(self, joints: JointState, robot: RobotConfig) -> Seen:
         """Return the robot as a device wants to know it."""
         measured = 2.0 * robot.gripper_fraction(float(joints.positions[-1])) - 1.0
-        return Seen(joints.positions, measured if self._gripper is None else self._gripper)
+        gripper = measured if self._gripper is None else self._gripper
+        return Seen(joints.positions, gripper, stamp_ns=joints.stamp_ns)
 
     def stand(self, stamp_ns: int) -> None:
         """Ask for no new motion, if the person drives now; the gripper stays as they have it."""

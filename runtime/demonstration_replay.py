@@ -9,7 +9,6 @@ simulator where things are; here the robot's memory says so.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +49,9 @@ AT_REST_M, CLOSE_M = 0.003, 0.008
 """At a grasp and a release the tool has to be as near and as slow, in a control step, before the hand moves."""
 MOVES, AT_REST = 0.05, 0.01
 """The hand moves when it has opened or closed by more, and rests when it does so by less in a control step."""
-HARDER = 0.1
-"""What is added to that share in each control step in which the tool rests beside a place where the path stands: small
-motions may have no effect on the robot."""
+HARDER, HARDEST = 0.1, 0.6
+"""What is added to that share in each control step in which the tool rests beside a place where the path stands, as
+small motions may have no effect on the robot; and the most of it."""
 PATIENCE = 12
 """Control steps after which neither the tool nor the hand is waited for any longer."""
 
@@ -213,7 +212,7 @@ class DemonstrationReplay:
         return HumanAction(observation.stamp_ns, WHO, True, "ee_delta", action)
 
     def act(self, positions: np.ndarray, now_s: float) -> np.ndarray | None:
-        """Return the action (7,) where the joints are at ``positions`` at ``now_s``; None: nothing can be replayed.
+        """Return the action (7,) where the joints were at ``positions`` at ``now_s``; None: nothing can be replayed.
 
         The path goes on by one step a control step at most, however often this is called.
         """
@@ -228,8 +227,9 @@ class DemonstrationReplay:
             self.why = "the goal has ended"
         if self._path is None:
             return None
-        if now_s >= self._next_s:
-            self._next_s = now_s + 0.9 * self._control.control_dt_s
+        control_s = self._control.control_dt_s
+        if not self._next_s - 2 * control_s < now_s < self._next_s:  # long before: the clock was set back
+            self._next_s = now_s + 0.9 * control_s
             hand = self._robot.gripper_fraction(float(positions[-1]))
             before, passed = self._path[self._at], self._path[self._near : self._at + 1]
             self._near += int(np.argmin(np.linalg.norm(passed - tool, axis=1)))
@@ -242,7 +242,7 @@ class DemonstrationReplay:
                 self._waited += 1
                 self._rested += bool(np.linalg.norm(tool - self._tool_was) < AT_REST_M)
             self._feed, self._tool_was, self._hand_was = self._path[self._at] - before, tool, hand
-        motion = self._feed + min(1.0, MENDS + HARDER * self._rested) * self._beside(tool)
+        motion = self._feed + min(HARDEST, MENDS + HARDER * self._rested) * self._beside(tool)
         action = np.zeros(EE_ACTION_DIM)
         action[:3] = np.clip(motion / self._control.position_scale_m, -1.0, 1.0)
         action[-1] = self._gripper[max(0, self._at - 1)]
@@ -266,7 +266,8 @@ class DemonstrationReplay:
         if self._at - 1 in self._keys and patient:  # it was told to
             return abs(hand - self._hand_at_key) > MOVES and abs(hand - self._hand_was) < AT_REST
         on_path = np.linalg.norm(self._path[self._near] - tool) < LAG_M
-        return bool(on_path) and (self._at - self._near <= LATE_STEPS or far < CLOSE_M)
+        near_enough = far < (CLOSE_M if patient else LAG_M)  # what was met on the way may keep it so far away
+        return bool(on_path) and (self._at - self._near <= LATE_STEPS or near_enough)
 
     def _choose(self, words: str, tool: np.ndarray) -> str:
         """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
@@ -311,7 +312,7 @@ class ReplayDevice(TeleopDevice):
             self._replay.begin()
             return Wish(False, said=said)
         began = self._replay.is_under_way
-        action = self._replay.act(seen.positions, time.monotonic())
+        action = self._replay.act(seen.positions, seen.stamp_ns / 1e9)
         if action is None:
             self._keys.set_driving(not began)  # what comes next is begun anew
             return Wish(False, said=said, note=f"nothing is replayed: {self._replay.why}")

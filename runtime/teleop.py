@@ -47,6 +47,8 @@ class Seen:
     gripper: float  # as it was last commanded: -1 open, 1 closed
     halted: bool = False
     """It is stopped, or nothing is heard of its joints: what is commanded is not carried out."""
+    stamp_ns: int = 0
+    """When ``positions`` was measured."""
 
 
 @dataclass(frozen=True)

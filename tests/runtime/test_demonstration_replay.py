@@ -230,6 +230,35 @@ def test_what_is_replayed_ends_with_its_goal_and_the_next_one_is_begun_by_the_pe
     assert device.read(seen).drives
 
 
+def test_a_tool_that_meets_something_above_the_release_lets_go_there() -> None:
+    """It holds the thing lower than was shown, or the target is taller."""
+    slow = np.r_[np.linspace(0.3, 0.1, 10), 0.1 * 0.6 ** np.arange(12)]
+    path = np.c_[np.full(22, 0.4), np.zeros(22), slow]
+    shown = Demonstration(CARRY.words, path, np.r_[-np.ones(3), np.ones(18), -1.0])
+    scene, robot = Scene(red_cube=0.4, mark=0.4), Body()
+    robot.tool = path[0].copy()
+    replay = DemonstrationReplay([shown], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    for step in range(150):
+        human = replay(robot.seen(step))
+        assert human is not None
+        robot.step(human.action)
+        robot.tool[2] = max(robot.tool[2], path[21, 2] + 0.012)
+    assert replay.is_over
+
+
+def test_a_replay_on_a_robot_goes_by_the_stamps_of_its_joints() -> None:
+    """The same measurement, heard of twice, does not show that the tool rests."""
+    scene, typed = Scene(red_cube=0.55, mark=0.45), [" "]
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    device = ReplayDevice(replay, Keys(lambda: typed.pop() if typed else "", moves=False))
+    first, again, later, set_back = (
+        device.read(Seen(np.r_[tool, np.zeros(5)], -1.0, stamp_ns=stamp_ns)).action
+        for tool, stamp_ns in ((PATH[0], 10**18), (PATH[0], 10**18), (PATH[1], 10**18 + 10**8), (PATH[2], 10**9))
+    )
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(again, later) and not np.array_equal(later, set_back)
+
+
 def test_what_the_memory_hardly_believes_in_is_not_reached_for() -> None:
     scene = Scene(red_cube=0.55, mark=0.45)
     scene.nodes[0] = dataclasses.replace(scene.nodes[0], belief=0.3, state="unseen")
