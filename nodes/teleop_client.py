@@ -49,6 +49,7 @@ class TeleopClient(Outsider):
         self._joints_at = 0.0  # monotonic s
         self._stopped = False
         self._moves = True  # the simulation moves in an episode only
+        self._held = False
         self.goal = 0, ""
         """Number of the running goal, and its instruction; empty: none runs."""
         self._lockstep = False
@@ -76,7 +77,7 @@ class TeleopClient(Outsider):
         self._stopped = msg.data
 
     def _on_status(self, msg: TaskStatus) -> None:
-        self._moves = msg.state == "running"
+        self._moves, self._held = msg.state == "running", msg.state == "held"
         self.goal = msg.episode, msg.instruction if msg.state in ("running", "held") else ""
 
     def find_robot(self, timeout_s: float) -> RobotConfig:
@@ -114,7 +115,8 @@ class TeleopClient(Outsider):
                 self.spin(PERIOD_S)
                 try:
                     halted = self._stopped or self._silent_s() > JOINTS_LOST_S
-                    wish = device.read(replace(self._handover.seen(self._joints, robot), halted=halted))
+                    seen = self._handover.seen(self._joints, robot)
+                    wish = device.read(replace(seen, halted=halted, held=self._held))
                 except Exception as error:
                     raise LoopError(f"the device is gone: {error!r}") from error
                 if STOP in wish.said:  # before the policy has the robot again

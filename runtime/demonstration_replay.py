@@ -24,12 +24,11 @@ from engram.core.robot import RobotConfig
 from engram.core.types import EE_ACTION_DIM, HumanAction, Observation, SceneNode
 from engram.learning.rewards.goal import goal_of
 from engram.learning.rewards.memory_verdict import called
+from engram.runtime.path_follower import CLOSES, PathFollower
 from engram.runtime.teleop import Keys, Seen, TeleopDevice, Wish
 
 WHO = "replay"
 """Who drives, in the experience."""
-CLOSES = 0.0
-"""A gripper command above this closes the hand."""
 BELIEVED = 0.5
 """What the memory believes in by less is not there."""
 APPROACH = 3
@@ -38,22 +37,6 @@ OPEN_HAND = 0.3
 """A hand that is closed farther than this may hold something."""
 NEAR_M = 0.15
 """How far the arm may stand from where the demonstration began."""
-LAG_M = 0.03
-"""The replay waits for a tool that is farther than this from where it has just been led."""
-LATE_STEPS = 2
-"""The path goes on while the robot is at most so many control steps behind."""
-MENDS = 0.2
-"""Share of its distance to the path that the tool is led back by in a control step. With much more, a robot that
-carries out its commands two steps late swings about the path."""
-AT_REST_M, CLOSE_M = 0.003, 0.008
-"""At a grasp and a release the tool has to be as near and as slow, in a control step, before the hand moves."""
-MOVES, AT_REST = 0.05, 0.01
-"""The hand moves when it has opened or closed by more, and rests when it does so by less in a control step."""
-HARDER, HARDEST = 0.1, 0.6
-"""What is added to that share in each control step in which the tool rests beside a place where the path stands, as
-small motions may have no effect on the robot; and the most of it."""
-PATIENCE = 12
-"""Control steps after which neither the tool nor the hand is waited for any longer."""
 
 
 @dataclass(frozen=True)
@@ -182,11 +165,8 @@ class DemonstrationReplay:
 
     def begin(self) -> None:
         """Begin anew: at the next step it is chosen what is replayed."""
-        self._path: np.ndarray | None = None
-        self._gripper: np.ndarray = np.zeros(0)
-        self._at, self._near, self._next_s, self._waited, self._rested = 0, 0, -np.inf, 0, 0
-        self._feed, self._tool_was, self._hand_was, self._hand_at_key = np.zeros(3), np.zeros(3), 0.0, 0.0
-        self._keys: tuple[int, ...] = ()  # steps at which the hand closes or opens
+        self._follower: PathFollower | None = None
+        self._next_s = -np.inf  # when the next control step begins
         self._for = 0, ""  # the goal that it is replayed for
         self.why = ""
         """Why nothing is replayed; empty: something is, or nothing was asked for yet."""
@@ -196,78 +176,47 @@ class DemonstrationReplay:
     @property
     def is_under_way(self) -> bool:
         """Whether a demonstration was begun."""
-        return self._path is not None
+        return self._follower is not None
 
     @property
     def is_over(self) -> bool:
         """Whether the demonstration was replayed to its end."""
-        return self._path is not None and self._at == len(self._path) - 1
+        return self._follower is not None and self._follower.is_over
 
     def __call__(self, observation: Observation) -> HumanAction | None:
         """Return what the demonstration does at this control step; None: the policy drives."""
-        action = self.act(observation.joints.positions, observation.stamp_ns / 1e9)
+        joints = observation.joints
+        action = self.act(joints.positions, observation.stamp_ns / 1e9, joints.held)
         if action is None:
             return None
         self.steps += 1
         return HumanAction(observation.stamp_ns, WHO, True, "ee_delta", action)
 
-    def act(self, positions: np.ndarray, now_s: float) -> np.ndarray | None:
+    def act(self, positions: np.ndarray, now_s: float, held: bool = False) -> np.ndarray | None:
         """Return the action (7,) where the joints were at ``positions`` at ``now_s``; None: nothing can be replayed.
 
-        The path goes on by one step a control step at most, however often this is called.
+        The path goes on by one step a control step at most, however often this is called, and not while the robot is
+        ``held``: then the tool stays where it is.
         """
         arm = np.asarray(positions)[: len(self._robot.arm_joints)]
-        tool = self._kinematics.forward(arm).position
-        if self._path is None:
+        tool, hand = self._kinematics.forward(arm).position, self._robot.gripper_fraction(float(positions[-1]))
+        if self._follower is None:
             self._for = self._goal()
-            closed = self._robot.gripper_fraction(float(positions[-1])) > OPEN_HAND
-            self.why = "the hand is closed: open it first" if closed else self._choose(self._for[1], tool)
+            self.why = "the hand is closed: open it first" if hand > OPEN_HAND else self._choose(self._for[1], tool)
         elif self._goal() != self._for:
             self.begin()
             self.why = "the goal has ended"
-        if self._path is None:
+        if self._follower is None:
             return None
         control_s = self._control.control_dt_s
-        if not self._next_s - 2 * control_s < now_s < self._next_s:  # long before: the clock was set back
-            self._next_s = now_s + 0.9 * control_s
-            hand = self._robot.gripper_fraction(float(positions[-1]))
-            before, passed = self._path[self._at], self._path[self._near : self._at + 1]
-            self._near += int(np.argmin(np.linalg.norm(passed - tool, axis=1)))
-            if self._may_go_on(tool, hand):
-                self._waited = self._rested = 0
-                if self._at in self._keys:
-                    self._hand_at_key = hand
-                self._at = min(self._at + 1, len(self._path) - 1)
-            else:
-                self._waited += 1
-                self._rested += bool(np.linalg.norm(tool - self._tool_was) < AT_REST_M)
-            self._feed, self._tool_was, self._hand_was = self._path[self._at] - before, tool, hand
-        motion = self._feed + min(HARDEST, MENDS + HARDER * self._rested) * self._beside(tool)
         action = np.zeros(EE_ACTION_DIM)
-        action[:3] = np.clip(motion / self._control.position_scale_m, -1.0, 1.0)
-        action[-1] = self._gripper[max(0, self._at - 1)]
+        if not held:
+            if not self._next_s - 2 * control_s < now_s < self._next_s:  # long before: the clock was set back
+                self._next_s = now_s + 0.9 * control_s
+                self._follower.step(tool, hand)
+            action[:3] = np.clip(self._follower.motion(tool) / self._control.position_scale_m, -1.0, 1.0)
+        action[-1] = self._follower.gripper
         return action
-
-    def _beside(self, tool: np.ndarray) -> np.ndarray:
-        """Return the way from the tool to the nearest place of the path (3,) m; while the path stands, to that place.
-
-        So a robot that carries out its commands late is not hurried.
-        """
-        assert self._path is not None
-        return np.asarray(self._path[self._near if self._feed.any() else self._at] - tool)
-
-    def _may_go_on(self, tool: np.ndarray, hand: float) -> bool:
-        """Whether the robot has come so far that the path goes on."""
-        assert self._path is not None
-        patient = self._waited < PATIENCE
-        far, moved_m = (float(np.linalg.norm(tool - at)) for at in (self._path[self._at], self._tool_was))
-        if self._at in self._keys and patient:  # next the hand moves
-            return far < CLOSE_M and moved_m < AT_REST_M
-        if self._at - 1 in self._keys and patient:  # it was told to
-            return abs(hand - self._hand_at_key) > MOVES and abs(hand - self._hand_was) < AT_REST
-        on_path = np.linalg.norm(self._path[self._near] - tool) < LAG_M
-        near_enough = far < (CLOSE_M if patient else LAG_M)  # what was met on the way may keep it so far away
-        return bool(on_path) and (self._at - self._near <= LATE_STEPS or near_enough)
 
     def _choose(self, words: str, tool: np.ndarray) -> str:
         """Choose what is replayed, once the memory knows where the things are; return why that cannot be."""
@@ -292,8 +241,7 @@ class DemonstrationReplay:
         if (far_m := float(np.linalg.norm(tool - nearest.tool[0]))) > NEAR_M:
             where = ", ".join(f"{axis} {at:.2f}" for axis, at in zip("xyz", nearest.tool[0], strict=True))
             return f"the tool is {far_m:.2f} m from where the demonstration began ({where} m): bring it there first"
-        self._path, self._gripper = path, nearest.gripper
-        self._keys = tuple(step for step in (nearest.grasp, nearest.release) if step is not None)
+        self._follower = PathFollower(path, nearest.gripper)
         return ""
 
 
@@ -312,7 +260,7 @@ class ReplayDevice(TeleopDevice):
             self._replay.begin()
             return Wish(False, said=said)
         began = self._replay.is_under_way
-        action = self._replay.act(seen.positions, seen.stamp_ns / 1e9)
+        action = self._replay.act(seen.positions, seen.stamp_ns / 1e9, seen.held)
         if action is None:
             self._keys.set_driving(not began)  # what comes next is begun anew
             return Wish(False, said=said, note=f"nothing is replayed: {self._replay.why}")

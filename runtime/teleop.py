@@ -49,6 +49,8 @@ class Seen:
     """It is stopped, or nothing is heard of its joints: what is commanded is not carried out."""
     stamp_ns: int = 0
     """When ``positions`` was measured."""
+    held: bool = False
+    """The goal waits while the safety node holds the arm."""
 
 
 @dataclass(frozen=True)

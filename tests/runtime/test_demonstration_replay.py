@@ -106,10 +106,12 @@ def test_the_hand_closes_where_the_memory_sees_the_thing_of_the_words() -> None:
 
 
 class Body:
-    """An arm that differs from the one that demonstrated; its hand closes on a thing, or opens, at once."""
+    """An arm that differs from the one that demonstrated, and whose hand closes by ``closes`` in a step."""
 
-    def __init__(self, late: int = 0, deadband: float = 0.0, gain: float = 1.0, yaw_deg: float = 0.0) -> None:
-        self.tool, self.hand, self.moved = PATH[0].copy(), 0.0, 0.0
+    def __init__(
+        self, late: int = 0, deadband: float = 0.0, gain: float = 1.0, yaw_deg: float = 0.0, closes: float = 0.45
+    ) -> None:
+        self.tool, self.hand, self.moved, self.closes = PATH[0].copy(), 0.0, 0.0, closes
         self.coming = [np.r_[np.zeros(6), -1.0]] * late
         self.deadband, self.gain, self.turn = deadband, gain, Rotation.from_euler("z", yaw_deg, degrees=True)
 
@@ -119,7 +121,7 @@ class Body:
         motion = now[:3] * max(0.0, length - self.deadband) / max(length, 1e-9)
         motion = self.gain * ControlConfig().position_scale_m * self.turn.apply(motion)
         self.tool, self.moved = self.tool + motion, float(np.linalg.norm(motion))
-        self.hand = 0.45 if now[-1] > 0 else 0.0
+        self.hand = float(np.clip(self.hand + (self.closes if now[-1] > 0 else -0.45), 0.0, 0.45))
 
     def seen(self, step: int) -> Observation:
         opened, closed = PANDA_2F85.gripper_open, PANDA_2F85.gripper_closed
@@ -127,12 +129,14 @@ class Body:
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"late": 2}, {"deadband": 0.12}, {"gain": 1.4}, {"gain": 0.6}, {"yaw_deg": 15.0}], ids=str
+    "body",
+    [{}, {"late": 2}, {"deadband": 0.12}, {"gain": 1.4}, {"gain": 0.6}, {"yaw_deg": 15.0}, {"closes": 0.1}],
+    ids=str,
 )
 def test_a_robot_whose_motions_differ_rests_at_the_thing_when_it_grasps_and_at_the_target_when_it_lets_go(
     body: dict[str, float],
 ) -> None:
-    scene, robot, hands = Scene(red_cube=0.5, mark=0.45), Body(**body), []  # type: ignore[arg-type]
+    scene, robot, hands, lifted = Scene(red_cube=0.5, mark=0.45), Body(**body), [], []  # type: ignore[arg-type]
     replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
     path = moved(CARRY, np.array([0.5, 0.1]), np.array([0.45, 0.1]), PATH[0])
     assert path is not None
@@ -145,9 +149,12 @@ def test_a_robot_whose_motions_differ_rests_at_the_thing_when_it_grasps_and_at_t
         beside = max(beside, float(np.linalg.norm(path - robot.tool, axis=1).min()))
         if robot.hand != was:
             hands.append((np.linalg.norm(path[10 if robot.hand else 20] - robot.tool), robot.moved))
-    assert replay.is_over and len(hands) == 2  # it closes once, and opens once
-    assert max(far for far, _ in hands) < 0.02
-    assert max(moved_m for _, moved_m in hands) < 0.016  # as shown
+        if 0.0 < robot.hand < 0.45:
+            lifted.append(robot.moved)
+    assert replay.is_over and len(hands) == (2 if robot.closes == 0.45 else 6) and robot.hand == 0.0
+    assert max(far for far, _ in hands) < 0.012
+    assert max(moved_m for _, moved_m in hands) < 0.004
+    assert max(lifted, default=0.0) < 0.004  # a slow hand is waited for
     assert beside < 0.035  # it cuts no corner
 
 
@@ -244,6 +251,40 @@ def test_a_tool_that_meets_something_above_the_release_lets_go_there() -> None:
         robot.step(human.action)
         robot.tool[2] = max(robot.tool[2], path[21, 2] + 0.012)
     assert replay.is_over
+
+
+@pytest.mark.parametrize("release", [20, 23, 24])
+def test_a_replay_ends_once_the_tool_is_at_its_end_and_the_hand_has_opened(release: int) -> None:
+    shown = Demonstration(CARRY.words, PATH, np.where((np.arange(25) < 10) | (np.arange(25) >= release), -1.0, 1.0))
+    scene, robot = Scene(red_cube=0.5, mark=0.45), Body(late=2)
+    replay = DemonstrationReplay([shown], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    for step in range(120):
+        human = replay(robot.seen(step))
+        assert human is not None
+        if replay.is_over:
+            break
+        robot.step(human.action)
+    path = moved(shown, np.array([0.5, 0.1]), np.array([0.45, 0.1]), PATH[0])
+    assert replay.is_over and path is not None
+    assert robot.hand == 0.0 and np.linalg.norm(path[-1] - robot.tool) < 0.01
+
+
+def test_a_replay_waits_while_the_robot_is_held() -> None:
+    """What it waits for patiently it would else go on without: the hand would close as the arm moves on."""
+    scene, robot = Scene(red_cube=0.5, mark=0.45), Body()
+    replay = DemonstrationReplay([CARRY], scene.graph, lambda: (1, CARRY.words), Straight(), PANDA_2F85)  # type: ignore[arg-type]
+    for step in range(400):
+        one = robot.seen(step)
+        held = 8 <= step < 300
+        human = replay(dataclasses.replace(one, joints=dataclasses.replace(one.joints, held=held)))
+        assert human is not None
+        if held:
+            assert not human.action[:3].any() and human.action[-1] == -1.0
+            continue
+        was = robot.hand
+        robot.step(human.action)
+        assert robot.hand == was or robot.moved < 0.004
+    assert replay.is_over and robot.hand == 0.0
 
 
 def test_a_replay_on_a_robot_goes_by_the_stamps_of_its_joints() -> None:
