@@ -337,6 +337,11 @@ def prove_new_task(config: ProveConfig) -> list[Figure]:
     return _benchmark_figures("new_task", config)
 
 
+def prove_replays(config: ProveConfig) -> list[Figure]:
+    """Demonstrations that are replayed on robots that differ from the one that showed them."""
+    return _benchmark_figures("replays", config)
+
+
 def prove_continual(config: ProveConfig) -> list[Figure]:
     """A policy that practises three tasks one after the other: what it keeps of all of its tasks."""
     return _benchmark_figures("continual", config)
@@ -444,7 +449,7 @@ PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "faults": (prove_faults,),
     "learner": (
         *(prove_verdicts, prove_classifier, prove_twin, prove_improvement, prove_critics, prove_corrections),
-        *(prove_helped, prove_memory_practice, prove_new_task, prove_continual, prove_robot_corrections),
+        *(prove_helped, prove_memory_practice, prove_new_task, prove_replays, prove_continual, prove_robot_corrections),
         *(prove_learning_demo, prove_learner_speed),
     ),
     "gate": (

@@ -22,10 +22,10 @@ from rich.table import Table
 from scipy.stats import trim_mean
 
 from engram.app.improve import ImproveConfig, practise
+from engram.benchmarks.replays import shown_by_experts
 from engram.benchmarks.report import RESULTS, figure, save_report
 from engram.core.errors import unknown_name
 from engram.core.provenance import machine
-from engram.runtime.record import RecordConfig, record
 
 CELLS = {
     "pick_place on turned": ("turned", "pick_place", 200),
@@ -118,20 +118,12 @@ def runs(config: ImprovementBenchmark) -> list[dict[str, Any]]:
                     measured=10 if config.quick else config.measured,
                     seed=seed,
                     work=config.work,
-                    demonstrations=_shown(config, task, SHOWN[arm]) if arm in SHOWN else "",
+                    demonstrations=str(shown_by_experts(config.work, task, SHOWN[arm])) if arm in SHOWN else "",
                     **ARMS[arm],
                 )
                 report = practise(wanted)
                 found.append({"cell": cell, "arm": arm, "seed": seed} | _told(report))
     return found
-
-
-def _shown(config: ImprovementBenchmark, task: str, episodes: int) -> str:
-    """Return the folder of demonstrations in the simulation without a gap, those of an earlier run if there are any."""
-    folder = config.work / "shown" / f"{task}_{episodes}"
-    if not folder.is_dir():
-        record(RecordConfig(str(folder), tasks=(task,), episodes=episodes, workers=1))
-    return str(folder)
 
 
 def _told(report: dict[str, Any]) -> dict[str, Any]:

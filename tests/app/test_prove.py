@@ -214,7 +214,7 @@ def test_what_is_out_of_view_is_touched_with_memory_context_and_without_it(monke
 WHOLE = {
     "gate": {"gate", "gate_peers", "gate_policies", "identification", "worst_case", "gate_kills", "loop"},
     "learner": {
-        *("verdicts", "classifier", "twin", "improvement", "memory_practice", "new_task", "continual"),
+        *("verdicts", "classifier", "twin", "improvement", "memory_practice", "new_task", "replays", "continual"),
         *("robot_corrections", "learning_demo", "learner"),
     },
     "faults": {"faults"},
