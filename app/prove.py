@@ -172,11 +172,6 @@ def prove_perception(config: ProveConfig) -> list[Figure]:
     return figures
 
 
-def prove_household(config: ProveConfig) -> list[Figure]:
-    """Weeks in several homes: answers, ghosts and merges against the truth, beside three baselines."""
-    return _benchmark_figures("household", config)
-
-
 def prove_fetch(config: ProveConfig) -> list[Figure]:
     """Fetching in a home: success and exploration with and without memory, and what advice to look saves; and how
     little the best possible memory explores."""
@@ -217,11 +212,6 @@ def _store_holds(config: ProveConfig, tests: Path, chosen: str, seed: int, count
     if passed is not None:
         passed.touch()
     return True
-
-
-def prove_weeks(config: ProveConfig) -> list[Figure]:
-    """Three weeks under a small budget: bytes on disk and in RAM, and answers beside a memory without bounds."""
-    return _benchmark_figures("memory_weeks", config)
 
 
 def prove_growth(config: ProveConfig) -> list[Figure]:
@@ -287,26 +277,6 @@ def prove_context(config: ProveConfig) -> list[Figure]:
     return figures
 
 
-def prove_faults(config: ProveConfig) -> list[Figure]:
-    """Killed nodes, hostile messages, failing sensors, hours of episodes: nothing lost, no node down, limits kept."""
-    return _benchmark_figures("faults", config)
-
-
-def prove_verdicts(config: ProveConfig) -> list[Figure]:
-    """The memory's verdict of a goal beside the simulator's: as trained, disturbed, and with another thing's words."""
-    return _benchmark_figures("verdicts", config)
-
-
-def prove_twin(config: ProveConfig) -> list[Figure]:
-    """Goals of a robot's nodes that their memory ends, while a simulation plays the hardware."""
-    return _benchmark_figures("twin", config)
-
-
-def prove_improvement(config: ProveConfig) -> list[Figure]:
-    """A policy that practises on a twin, with and without noise: its success on the way."""
-    return _benchmark_figures("improvement", config)
-
-
 def prove_critics(config: ProveConfig) -> list[Figure]:
     """A policy that practises on a twin with critics, which learn from failures, too."""
     return _practices("critics", config)
@@ -322,85 +292,15 @@ def prove_helped(config: ProveConfig) -> list[Figure]:
     return _practices("helped", config)
 
 
-def prove_classifier(config: ProveConfig) -> list[Figure]:
-    """Success classifiers beside the simulator's verdict, and practice by the word of one."""
-    return _benchmark_figures("classifier", config)
-
-
-def prove_memory_practice(config: ProveConfig) -> list[Figure]:
-    """A policy with memory that practises, with and without each memory."""
-    return _benchmark_figures("memory_practice", config)
-
-
-def prove_new_task(config: ProveConfig) -> list[Figure]:
-    """A policy that is taught a task by ten demonstrations and practises it."""
-    return _benchmark_figures("new_task", config)
-
-
-def prove_replays(config: ProveConfig) -> list[Figure]:
-    """Demonstrations that are replayed on robots that differ from the one that showed them."""
-    return _benchmark_figures("replays", config)
-
-
-def prove_continual(config: ProveConfig) -> list[Figure]:
-    """A policy that practises three tasks one after the other: what it keeps of all of its tasks."""
-    return _benchmark_figures("continual", config)
-
-
-def prove_learner_speed(config: ProveConfig) -> list[Figure]:
-    """Speed and size of replay and updates, beside LeRobot's."""
-    return _benchmark_figures("learner", config, keeps=False)
-
-
-def prove_robot_corrections(config: ProveConfig) -> list[Figure]:
-    """A robot's nodes that search for the correction of its motions: goals reached before, on the way and after."""
-    return _benchmark_figures("robot_corrections", config)
-
-
-def prove_learning_demo(config: ProveConfig) -> list[Figure]:
-    """The demo in which a robot learns: goals reached before and afterwards, and the minutes between."""
-    return _benchmark_figures("learning_demo", config, keeps=False)
-
-
-def prove_gate(config: ProveConfig) -> list[Figure]:
-    """Error rates and length of the test by which a candidate is let drive, or not."""
-    return _benchmark_figures("gate", config, keeps=False)
-
-
-def prove_gate_peers(config: ProveConfig) -> list[Figure]:
-    """The gate's test of one task beside published tests."""
-    return _benchmark_figures("gate_peers", config, keeps=False)
-
-
-def prove_gate_policies(config: ProveConfig) -> list[Figure]:
-    """What the gate decides of policies that are worse, as good and better by how they are made."""
-    return _benchmark_figures("gate_policies", config)
-
-
-def prove_identification(config: ProveConfig) -> list[Figure]:
-    """Gaps that are found in a robot's record, and how policies rank in the simulation that has them."""
-    return _benchmark_figures("identification", config)
-
-
-def prove_worst_case(config: ProveConfig) -> list[Figure]:
-    """Which planted weaknesses the search for a policy's weakest place finds."""
-    return _benchmark_figures("worst_case", config)
+def prove_replay_practice(config: ProveConfig) -> list[Figure]:
+    """A policy that practises on twins by replays of demonstrations from the simulation."""
+    return _practices("replay_practice", config)
 
 
 def prove_gate_overhead(config: ProveConfig) -> list[Figure]:
     """What a gate that validates beside the loop costs it."""
     figures = _benchmark_figures("loop", config, keeps=False)
     return [figure for figure in figures if figure.name.startswith("loop_beside_the_gate")]
-
-
-def prove_gate_kills(config: ProveConfig) -> list[Figure]:
-    """kill -9 of the gate, its workers and the learner's library: what is lost, doubled or wrong."""
-    return _benchmark_figures("gate_kills", config)
-
-
-def prove_promise(config: ProveConfig) -> list[Figure]:
-    """A robot practises, the gate lets it drive what it learnt, what is bad is refused or rolled back (hours)."""
-    return _benchmark_figures("promise", config)
 
 
 PRACTICES = {
@@ -415,6 +315,10 @@ PRACTICES = {
         *("press_button on worn", "pick_place on wrist_moved", "--seeds", "1", "--first", "2"),
     ),
     "helped": ("--arms", "noisy cloning", "helped cloning", "--cells", "stack on late", "--seeds", "1"),
+    "replay_practice": (
+        *("--arms", "replays", "--cells", "pick_place on turned", "pick_place on turned_scaled", "stack on late"),
+        *("stack on turned_scaled", "--seeds", "1", "--measure-at", "0", "50", "100"),
+    ),
 }
 """Result file -> how benchmarks/improvement.py makes it."""
 
@@ -423,6 +327,19 @@ def _practices(name: str, config: ProveConfig) -> list[Figure]:
     output = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / f"{name}.json"
     figures = _benchmark_figures("improvement", config, *PRACTICES[name], "--output", str(output))
     return [replace(figure, name=f"{name}_{figure.name.removeprefix('improvement_')}") for figure in figures]
+
+
+def _benchmark(name: str, keeps: bool) -> Callable[[ProveConfig], list[Figure]]:
+    def measure(config: ProveConfig) -> list[Figure]:
+        return _benchmark_figures(name, config, keeps=keeps)
+
+    measure.__name__ = f"prove_{name}"
+    return measure
+
+
+def _benchmarks(*names: str, keeps: bool = True) -> list[Callable[[ProveConfig], list[Figure]]]:
+    """Return the measurements of ``benchmarks/<name>.py``; each of these files says what it measures."""
+    return [_benchmark(name, keeps) for name in names]
 
 
 def _benchmark_figures(benchmark: str, config: ProveConfig, *more: str, keeps: bool = True) -> list[Figure]:
@@ -441,22 +358,24 @@ def _benchmark_figure(row: dict[str, Any]) -> Figure:
 
 PARTS: dict[str, tuple[Callable[[ProveConfig], list[Figure]], ...]] = {
     "loop": (prove_demo, prove_experts, prove_policy, prove_benchmarks),
-    "memory": (prove_household, prove_fetch, prove_store, prove_weeks, prove_growth),
+    "memory": (*_benchmarks("household"), prove_fetch, prove_store, *_benchmarks("memory_weeks"), prove_growth),
     "policy": (
         *(prove_policy_claims, prove_memory_tasks, prove_swap, prove_context, prove_through_nodes),
         *(prove_light, prove_policy_peers),
     ),
-    "faults": (prove_faults,),
+    "faults": (*_benchmarks("faults"),),
     "learner": (
-        *(prove_verdicts, prove_classifier, prove_twin, prove_improvement, prove_critics, prove_corrections),
-        *(prove_helped, prove_memory_practice, prove_new_task, prove_replays, prove_continual, prove_robot_corrections),
-        *(prove_learning_demo, prove_learner_speed),
+        *_benchmarks("verdicts", "classifier", "twin", "improvement"),
+        *(prove_critics, prove_corrections, prove_helped, prove_replay_practice),
+        *_benchmarks("memory_practice", "new_task", "replays", "continual", "robot_corrections"),
+        *_benchmarks("learning_demo", "learner", keeps=False),
     ),
     "gate": (
-        *(prove_gate, prove_gate_peers, prove_gate_policies, prove_identification, prove_worst_case),
-        *(prove_gate_kills, prove_gate_overhead),
+        *_benchmarks("gate", "gate_peers", keeps=False),
+        *_benchmarks("gate_policies", "identification", "worst_case", "gate_kills"),
+        prove_gate_overhead,
     ),
-    "promise": (prove_promise,),
+    "promise": (*_benchmarks("promise"),),
 }
 """Part -> its measurements."""
 OF_POLICY = {"loop": ("policy",), "policy": ("policy", "others")}

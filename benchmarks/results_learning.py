@@ -74,6 +74,7 @@ ARMS = {
     "_noisy_cloning": "with noise",
     "_corrections": "by corrections of its motions",
     "_helped_cloning": "with noise, helped",
+    "_replays": "by imitating replays",
     "_advantage_cloning": "by `advantage_cloning`",
     "_edit_actor": "by `edit_actor`",
     "_best_of_n": "by `best_of_n`",
@@ -367,6 +368,44 @@ def new_task(results: Results) -> list[str]:
         f"{config['jitter']:g}`, which makes every picture darker or brighter by up to so much; the default is 0.1.",
         "",
         *table(("policy", *(f"`{task}`" for task in tasks), "target"), rows),
+    ]
+
+
+def replays(results: Results) -> list[str]:
+    """How often demonstrations succeed that are replayed on robots that differ from the one that showed them."""
+    result = results["replays"]
+    config, found = result.content["config"], result.figures
+    tasks = config["tasks"]
+    rows = [[f"`{on}`", *(percent(found[f"replays_{task}_on_{on}"]) for task in tasks)] for on in config["on"]]
+    n = found[f"replays_{tasks[0]}_on_{config['on'][0]}"]["n"]
+    wrong = " and ".join(
+        f"{word} {round(row['value'] * row['n'])} of {row['n']}"
+        for word, row in (
+            ("of the successes that it told it was wrong in", found["replays_false_successes"]),
+            ("of those that there were it missed", found["replays_missed_successes"]),
+        )
+    )
+    return [
+        f"Scripted experts show each task {config['demonstrations']} times on the usual tabletop (they know the "
+        "simulator's state: oracle). The demonstrations are replayed on "
+        "[robots that differ](how-to/practise.md#on-a-twin), moved to where the memory sees the things of the words "
+        "([how](how-to/practise.md#from-ten-demonstrations)). No policy drives, and nothing is learnt. The simulator "
+        f"scores; the memory judged, too: {wrong}. n = {n} a task and robot.",
+        "",
+        *table(("robot", *(f"`{task}`" for task in tasks)), rows),
+    ]
+
+
+def replay_practice(results: Results) -> list[str]:
+    """What a policy learns of such replays, where motions differ."""
+    result = results["replay_practice"]
+    return [
+        "`base` imitates such replays, one practice each. Where motions differ, "
+        "[a correction](#practice-by-corrections) of all of them teaches more in as many episodes. The memory's "
+        "verdicts alone say what is learnt. The simulator scores, without replays, on other scenes. "
+        + _false_successes(result),
+        "",
+        *_practised(result),
     ]
 
 

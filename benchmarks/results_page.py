@@ -84,6 +84,8 @@ CHAPTERS: dict[str, dict[str, tuple[Section, tuple[str, ...]]]] = {
         "Practice of a policy with memory": (learning.memory_practice, ("memory_practice",)),
         "Practice that is helped": (learning.helped, ("helped",)),
         "A new task": (learning.new_task, ("new_task",)),
+        "Replays on robots that differ": (learning.replays, ("replays",)),
+        "Practice by replays where motions differ": (learning.replay_practice, ("replay_practice",)),
         "A demo that learns": (learning.demo, ("learning_demo",)),
         "A robot that learns behind the gate": (learning.promise, ("promise",)),
         "The gate's test": (learning.gate, ("gate",)),
